@@ -209,15 +209,16 @@ nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector
 
 std::string tensor_lines(const nlohmann::ordered_json& tensors) {
   constexpr std::size_t kWidest = 64;
-  std::size_t name = 0, shape = 0;
+  std::size_t name = 0, shape = 0, dtype = 4;
   for (const auto& t : tensors) {
     name = std::max(name, std::min(kWidest, printable(t["name"].get<std::string>()).size()));
     shape = std::max(shape, t["shape"].dump().size());
+    dtype = std::max(dtype, t["dtype"].get_ref<const std::string&>().size());
   }
   std::string text;
   for (const auto& t : tensors)
-    text += fmt::format("  {:<{}}  {:<7}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
-                        name, t["dtype"].get<std::string>(), t["shape"].dump(), shape,
+    text += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
+                        name, t["dtype"].get<std::string>(), dtype, t["shape"].dump(), shape,
                         t["bytes"].get<std::uint64_t>(), t["used"].get<bool>() ? "" : "  (not used)");
   return text;
 }
