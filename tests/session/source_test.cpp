@@ -310,7 +310,8 @@ TEST(OpenSource, GivesAFolderAndRefusesAFile) {
       open(file);
       FAIL();
     } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()), file + ": expected a model folder, found a file");
+      EXPECT_EQ(std::string(error.what()),
+                file + ": expected a model folder or a GGUF file, found another file");
     }
   }
 }

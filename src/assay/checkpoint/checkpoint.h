@@ -1,5 +1,5 @@
 // A model's weights by name, whatever file format holds them: nothing above this folder knows of files'
-// offsets. A new format (GGUF, say) is one more Checkpoint; weights that are stored quantized are read
+// offsets. A new format is one more Checkpoint; weights that are stored quantized are read
 // through quantized_weights.h.
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/tensor/dtype.h"
@@ -19,6 +20,8 @@ struct StoredTensor {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::uint64_t bytes = 0;
+  // "Q4_K" where the file keeps blocks of codes and scales: `dtype` is what reading gives then.
+  std::string_view block_type = {};
 
   std::int64_t elements() const;
   std::string shape_text() const;  // "[768, 2304]"

@@ -7,6 +7,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/checkpoint/gguf_folder.h"
 #include "assay/checkpoint/hub_cache.h"
 #include "assay/checkpoint/source.h"
 
@@ -136,6 +137,11 @@ fs::path locate_model(const std::string& candidate, const fs::path& data_folder)
   if (candidate == "demo") return locate_demo(data_folder);
   if (fs::is_regular_file(candidate)) return candidate;
   if (fs::exists(candidate)) throw Error("{}: expected a model folder, found a file", candidate);
+  // `:PART` chooses among the GGUF files of what stands before it.
+  if (const auto colon = candidate.rfind(':'); colon != std::string::npos && colon > 0 &&
+                                               candidate.find('/', colon) == std::string::npos &&
+                                               colon + 1 < candidate.size())
+    return gguf_model_in(locate_model(candidate.substr(0, colon), data_folder), candidate.substr(colon + 1));
   const auto at = candidate.rfind('@');
   const std::string name = candidate.substr(0, at),
                     revision = at == std::string::npos ? "" : candidate.substr(at + 1);

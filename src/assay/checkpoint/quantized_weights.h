@@ -34,6 +34,8 @@ struct StoredMethod {
   Calibrator calibrator = Calibrator::percentile;  // int8-static alone reads it
   double smoothing = -1;                           // SmoothQuant's alpha, of int8; negative: none
   std::string calibration_sha256 = {};             // the calibration text's; empty: there was none
+  // Checkpoint::read_floats gives what codes stand for: the model also runs in a precision that is asked for.
+  bool can_be_read_as_numbers = false;
 };
 
 // Functions that take a StoredCodes, but check(), take one that check() let pass.

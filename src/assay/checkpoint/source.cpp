@@ -7,6 +7,8 @@
 #include "assay/base/file.h"
 #include "assay/base/sha256.h"
 #include "assay/base/tokenizer_files.h"
+#include "assay/checkpoint/gguf_folder.h"
+#include "assay/checkpoint/gguf_source.h"
 #include "assay/checkpoint/model_folder.h"
 
 namespace assay {
@@ -54,14 +56,29 @@ std::vector<ModelSource::Companion> ModelSource::companions() const {
   return made;
 }
 
-// A file that is a model by itself is recognised here, by its first bytes.
+namespace {
+
+bool is_model_folder(const fs::path& folder) {
+  return fs::exists(folder / "model.safetensors") || fs::exists(folder / "model.safetensors.index.json");
+}
+
+}  // namespace
+
+// A file that is a model by itself is recognised by its first bytes, whatever its name is.
 std::shared_ptr<const ModelSource> open_source(const fs::path& path) {
-  if (fs::is_regular_file(path)) throw Error("{}: expected a model folder, found a file", path.string());
+  if (fs::is_regular_file(path)) {
+    if (path.extension() != ".gguf" && !GgufFile::is_one(path))
+      throw Error("{}: expected a model folder or a GGUF file, found another file", path.string());
+    return std::make_shared<const GgufSource>(path);
+  }
+  if (fs::is_directory(path) && !is_model_folder(path) && !gguf_models_in(path).empty())
+    return std::make_shared<const GgufSource>(gguf_model_in(path));
   return std::make_shared<const ModelFolder>(path);
 }
 
 TokenizerFiles tokenizer_files_at(const fs::path& path) {
-  return fs::is_directory(path) ? read_tokenizer_files(path) : open_source(path)->tokenizer_files();
+  const bool has_own = fs::is_directory(path) && (has_tokenizer_files(path) || gguf_models_in(path).empty());
+  return has_own ? read_tokenizer_files(path) : open_source(path)->tokenizer_files();
 }
 
 }  // namespace assay

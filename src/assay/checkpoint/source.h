@@ -60,7 +60,8 @@ class ModelSource {
   static std::string hash_of(const std::vector<std::filesystem::path>& files);
 };
 
-// What a path that locate_model() gave holds. Throws Error naming the file and what is wrong with it.
+// What a path that locate_model() gave holds: a Hugging Face folder, a GGUF file, any shard of one, or a
+// folder with one GGUF model and no safetensors. Throws Error naming the file and what is wrong with it.
 std::shared_ptr<const ModelSource> open_source(const std::filesystem::path& path);
 // The tokenizer alone: of a folder, which need hold nothing else then, or of a source's file.
 TokenizerFiles tokenizer_files_at(const std::filesystem::path& path);
@@ -68,8 +69,9 @@ TokenizerFiles tokenizer_files_at(const std::filesystem::path& path);
 // The folder or file that a candidate names: an existing one, `demo` (the model that ships with the program),
 // or an entry of the Hugging Face cache (hub_cache.h) such as `gpt2`, `org/name` or `org/name@revision`,
 // where a revision is a branch, a tag, a commit or refs/pr/N; or such an entry as a folder,
-// .../models--org--name. `data_folder` is where demo/ is looked for first: a library inside another program,
-// which does not lie beside it, is told so. Throws Error saying where it looked.
+// .../models--org--name. Behind a folder or an entry `:PART` chooses, of several GGUF files, the one that has
+// it in its name (`org/name:Q4_K_M`). `data_folder` is where demo/ is looked for first: a library inside
+// another program, which does not lie beside it, is told so. Throws Error saying where it looked.
 std::filesystem::path locate_model(const std::string& candidate,
                                    const std::filesystem::path& data_folder = {});
 

@@ -196,27 +196,29 @@ nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector
   const std::vector<std::filesystem::path> files = source.checkpoint().files();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const StoredTensor& tensor = *all[i];
-    tensors.push_back({{"name", tensor.name},
-                       {"dtype", info(tensor.dtype).safetensors},
-                       {"shape", tensor.shape},
-                       {"bytes", tensor.bytes},
-                       {"file", files[all[i].file_number()].filename().string()},
-                       {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
+    tensors.push_back(
+        {{"name", tensor.name},
+         {"dtype", tensor.block_type.empty() ? info(tensor.dtype).safetensors : tensor.block_type},
+         {"shape", tensor.shape},
+         {"bytes", tensor.bytes},
+         {"file", files[all[i].file_number()].filename().string()},
+         {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
   }
   return tensors;
 }
 
 std::string tensor_lines(const nlohmann::ordered_json& tensors) {
   constexpr std::size_t kWidest = 64;
-  std::size_t name = 0, shape = 0;
+  std::size_t name = 0, shape = 0, dtype = 4;
   for (const auto& t : tensors) {
     name = std::max(name, std::min(kWidest, printable(t["name"].get<std::string>()).size()));
     shape = std::max(shape, t["shape"].dump().size());
+    dtype = std::max(dtype, t["dtype"].get_ref<const std::string&>().size());
   }
   std::string text;
   for (const auto& t : tensors)
-    text += fmt::format("  {:<{}}  {:<4}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
-                        name, t["dtype"].get<std::string>(), t["shape"].dump(), shape,
+    text += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
+                        name, t["dtype"].get<std::string>(), dtype, t["shape"].dump(), shape,
                         t["bytes"].get<std::uint64_t>(), t["used"].get<bool>() ? "" : "  (not used)");
   return text;
 }
@@ -305,7 +307,8 @@ void add_inspect(CLI::App& app, int& exit_code) {
           "File with a format for each module, in TOML or JSON, to show applied to the model [none]");
   add_whole(*command, "--rows", flags->step.rows, "New tokens in that step [1]", 1, 4096);
   add_whole(*command, "--past", flags->step.past, "Tokens in the KV cache before that step [512]", 0);
-  command->add_option("MODEL", flags->model, "Model: a folder, a Hugging Face cache entry or demo")
+  command
+      ->add_option("MODEL", flags->model, "Model: a folder, a GGUF file, a Hugging Face cache entry or demo")
       ->required();
   flags->output.add_to(*command);
   command->footer("Example: assay inspect demo --json");

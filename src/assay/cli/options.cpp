@@ -120,10 +120,11 @@ void ModelFlags::add_fields_but(CLI::App& app, std::initializer_list<std::string
 }
 
 void ModelFlags::add_to(CLI::App& app, bool is_model_required) {
-  CLI::Option* option = app.add_option("MODEL", model,
-                                       "Model: a folder, a Hugging Face cache entry (gpt2, "
-                                       "org/name[@revision]) or demo; several, joined by commas, are tried "
-                                       "in order");
+  CLI::Option* option = app.add_option(
+      "MODEL", model,
+      "Model: a folder, a GGUF file (FOLDER:Q4_K_M chooses one), a Hugging "
+      "Face cache entry (gpt2, org/name[@revision]) or demo; several, joined by commas, are tried "
+      "in order");
   if (is_model_required) option->required();
   app.add_option("--precision", precision, std::string(field("precision").help));
   add_fields_but(app, {});

@@ -129,7 +129,9 @@ void add_quantize(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "quantize",
       "Write a quantized model folder, for Transformers with bitsandbytes or (int8) for Assay alone");
-  command->add_option("MODEL", flags->model.model, "Model: a folder, a Hugging Face cache entry or demo")
+  command
+      ->add_option("MODEL", flags->model.model,
+                   "Model: a folder, a GGUF file, a Hugging Face cache entry or demo")
       ->required();
   command->add_option("OUT", flags->out, "Folder to write; it appears complete or not at all")->required();
   command

@@ -107,7 +107,8 @@ void add_tokenize(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<TokenizeFlags>();
   flags->file = "-";
   CLI::App* command = app.add_subcommand("tokenize", "Convert text to token ids, or token ids to text");
-  command->add_option("MODEL", flags->model, "Model: a folder, a Hugging Face cache entry or demo")
+  command
+      ->add_option("MODEL", flags->model, "Model: a folder, a GGUF file, a Hugging Face cache entry or demo")
       ->required();
   command->add_option("FILE", flags->file,
                       "File of text, or of token ids with --decode; - is standard input [-]");

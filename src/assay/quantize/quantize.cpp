@@ -30,6 +30,7 @@
 #include "assay/quant/quantizer.h"
 #include "assay/quantize/companions.h"
 #include "assay/quantize/matrix_quantizer.h"
+#include "assay/quantize/writable.h"
 #include "assay/session/calibrate.h"
 #include "assay/session/load.h"
 #include "assay/session/load_parts.h"
@@ -75,11 +76,7 @@ class Job {
         plan_(checked_plan(candidate)),
         dtype_(dtype_of(options.config.dtype, *source_, plan_)),
         pool_(options.config.threads.value_or(default_thread_count())) {
-    if (!spec_.names.other_modalities.empty())
-      throw Error(
-          "{}: text_config: a folder of the text part alone would lose the tensors for images or sound: "
-          "expected a model of text",
-          source_->config().where());
+    check_writable(spec_, *source_);
     check_target(out);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
   }

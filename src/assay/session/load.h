@@ -62,7 +62,7 @@ std::vector<std::string> candidates_from_text(std::string_view list);
 // Tries the candidates in order: folders, Hugging Face cache entries, or `demo`. Tokenizer and model come
 // from the same folder. When all fail, one Error gives each candidate's reason. A precision that is not set
 // is float32, or what a checkpoint that is quantized already holds; of such a checkpoint every other
-// precision is an error.
+// precision is an error, unless its weights can be read as numbers too (GGUF).
 LoadedModel load_model_and_tokenizer(const std::vector<std::string>& candidates, const RunConfig& config,
                                      const LoadOptions& options = {});
 // By names alone: `dtype` as run_config_from_text() reads it, "auto" leaves the precision unset.

@@ -5,7 +5,16 @@ namespace assay {
 
 namespace {
 
-TensorNames gpt2_names(const ModelSource& source) {
+// Conv1D keeps [in_features, out_features]; a file of another format may have turned all of them round.
+bool is_transposed(const ModelSource& source, const std::string& prefix, const ModelSpec& spec) {
+  using Shape = std::vector<std::int64_t>;
+  const CheckpointTensor qkv = source.find(prefix + "h.0.attn.c_attn.weight"),
+                         mlp = source.find(prefix + "h.0.mlp.c_fc.weight");
+  return !qkv || !mlp || qkv->shape != Shape{3 * spec.hidden, spec.hidden} ||
+         mlp->shape != Shape{spec.mlp_hidden, spec.hidden};
+}
+
+TensorNames gpt2_names(const ModelSource& source, const ModelSpec& spec) {
   // GPT2LMHeadModel writes `transformer.` before each name, the bare GPT2Model does not.
   const std::string prefix = source.find("transformer.wte.weight") ? "transformer." : "";
   return {.tokens = prefix + "wte.weight",
@@ -18,7 +27,7 @@ TensorNames gpt2_names(const ModelSource& source) {
           .mlp_in = {prefix + "h.{}.mlp.c_fc"},
           .mlp_out = prefix + "h.{}.mlp.c_proj",
           .head = "lm_head.weight",
-          .linear_is_transposed = true,  // Conv1D keeps [in_features, out_features]
+          .linear_is_transposed = is_transposed(source, prefix, spec),
           .buffers = {".attn.bias", ".attn.masked_bias"}};
 }
 
@@ -44,7 +53,7 @@ ModelSpec gpt2_spec(const JsonView& config, const ModelSource& source) {
   spec.scales_attention_by_layer = config.boolean_or("scale_attn_by_inverse_layer_idx", false);
   // reorder_and_upcast_attn computes the scores in float32 whatever the model's type: they always are here.
   config.boolean_or("reorder_and_upcast_attn", false);
-  spec.names = gpt2_names(source);
+  spec.names = gpt2_names(source, spec);
   return spec;
 }
 

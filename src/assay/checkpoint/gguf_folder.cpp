@@ -1,0 +1,73 @@
+#include "assay/checkpoint/gguf_folder.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "assay/base/error.h"
+#include "assay/checkpoint/gguf_shards.h"
+
+namespace assay {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string in_lower_case(std::string_view text) {
+  std::string lower;
+  for (const char c : text) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+// "q4_k" is a part of "model.Q4_K.gguf" and none of "model.Q4_K_M.gguf".
+bool has_part(const std::string& name, const std::string& part) {
+  const std::string text = in_lower_case(name), word = in_lower_case(part);
+  const auto continues = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !continues(text[at - 1])) && (end == text.size() || !continues(text[end]))) return true;
+  }
+  return false;
+}
+
+std::string names_of_files(const std::vector<fs::path>& paths) {
+  constexpr std::size_t kShown = 20;
+  std::string names;
+  for (std::size_t i = 0; i < paths.size() && i < kShown; ++i)
+    names += (i == 0 ? "" : ", ") + printable(paths[i].filename().string());
+  if (paths.size() > kShown) names += fmt::format(" and {} more", paths.size() - kShown);
+  return names;
+}
+
+}  // namespace
+
+std::vector<fs::path> gguf_models_in(const fs::path& folder) {
+  std::vector<fs::path> models;
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(folder, code)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_companion = in_lower_case(name).starts_with("mmproj");
+    if (!name.ends_with(".gguf") || is_companion || !entry.is_regular_file()) continue;
+    if (gguf_shard_name(name).number == 1) models.push_back(entry.path());
+  }
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+fs::path gguf_model_in(const fs::path& folder, const std::string& part) {
+  const std::vector<fs::path> all = gguf_models_in(folder);
+  std::vector<fs::path> fitting;
+  for (const fs::path& path : all)
+    if (part.empty() || has_part(std::string(gguf_shard_name(path.filename().string()).stem), part))
+      fitting.push_back(path);
+  if (fitting.size() == 1) return fitting.front();
+  if (all.empty()) throw Error("{}: expected a GGUF file in it, found none", folder.string());
+  if (part.empty())
+    throw Error(
+        "{}: expected one model, found {} GGUF files: choose one with {}:PART, where PART is in the "
+        "name of one of: {}",
+        folder.string(), all.size(), folder.string(), names_of_files(all));
+  throw Error("{}: expected '{}' in the name of one GGUF file, found it in {} of: {}", folder.string(),
+              printable(part), fitting.size(), names_of_files(all));
+}
+
+}  // namespace assay

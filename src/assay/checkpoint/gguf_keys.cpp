@@ -1,0 +1,277 @@
+#include "assay/checkpoint/gguf_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "assay/base/error.h"
+#include "assay/checkpoint/gguf_rotary.h"
+
+namespace assay {
+
+namespace {
+
+// Keys behind "ARCHITECTURE.", and what a family calls them where that is not Llama's name.
+struct GgufKey {
+  std::string_view own, transformers;
+};
+constexpr GgufKey kSizeKeys[] = {{"context_length", "max_position_embeddings"},
+                                 {"embedding_length", "hidden_size"},
+                                 {"block_count", "num_hidden_layers"},
+                                 {"feed_forward_length", "intermediate_size"},
+                                 {"attention.head_count", "num_attention_heads"},
+                                 {"attention.head_count_kv", "num_key_value_heads"}};
+constexpr GgufKey kNumberKeys[] = {{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+                                   {"attention.layer_norm_epsilon", "layer_norm_eps"},
+                                   {"attn_logit_softcapping", "attn_logit_softcapping"},
+                                   {"final_logit_softcapping", "final_logit_softcapping"}};
+struct OtherKeys {
+  std::string_view model_type;
+  std::vector<GgufKey> keys;
+};
+
+std::string_view transformers_key(std::string_view model_type, const GgufKey& key) {
+  static const OtherKeys kOthers[] = {{"gpt2",
+                                       {{"context_length", "n_positions"},
+                                        {"embedding_length", "n_embd"},
+                                        {"block_count", "n_layer"},
+                                        {"feed_forward_length", "n_inner"},
+                                        {"attention.head_count", "n_head"},
+                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                      {"bloom",
+                                       {{"context_length", "seq_length"},
+                                        {"block_count", "n_layer"},
+                                        {"attention.head_count", "n_head"},
+                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                      {"falcon",
+                                       {{"feed_forward_length", "ffn_hidden_size"},
+                                        {"attention.head_count_kv", "num_kv_heads"},
+                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                      {"starcoder2", {{"attention.layer_norm_epsilon", "norm_epsilon"}}}};
+  for (const OtherKeys& other : kOthers)
+    if (other.model_type == model_type)
+      for (const GgufKey& each : other.keys)
+        if (each.own == key.own) return each.transformers;
+  return key.transformers;
+}
+
+// Reads the keys of one file, which begin with its architecture.
+class Keys {
+ public:
+  explicit Keys(const GgufFile& file)
+      : file_(file), prefix_(file.text("general.architecture").value_or("") + ".") {}
+  std::string name(std::string_view key) const { return prefix_ + std::string(key); }
+  std::optional<double> number(std::string_view key) const { return file_.number(name(key)); }
+  std::optional<bool> boolean(std::string_view key) const { return file_.boolean(name(key)); }
+  // A list of one value for each layer is the value where it is the same for all.
+  std::optional<std::int64_t> size(std::string_view key) const {
+    const GgufValue* value = file_.value(name(key));
+    if (value == nullptr || !value->is_array()) return file_.integer(name(key));
+    const GgufValue& list = *file_.array(name(key), "integers");
+    for (std::size_t i = 1; i < list.size(); ++i)
+      if (list.integer(i) != list.integer(0))
+        throw Error(
+            "{}: key '{}': expected the same number for every layer, found {} for layer 0 and {} for "
+            "layer {}",
+            file_.where(), name(key), list.integer(0).value_or(-1), list.integer(i).value_or(-1), i);
+    return list.integer(0);
+  }
+  std::int64_t needed_size(std::string_view key) const {
+    const auto found = size(key);
+    if (!found) throw Error("{}: the key '{}' is missing", file_.where(), name(key));
+    return *found;
+  }
+
+ private:
+  const GgufFile& file_;
+  const std::string prefix_;
+};
+
+std::int64_t layers_of(const Keys& keys) {
+  constexpr std::int64_t kMost = 1 << 16;
+  const std::int64_t layers = keys.needed_size("block_count");
+  return std::clamp<std::int64_t>(layers, 0, kMost);
+}
+
+// Which layers have the window: a period, of which the last has none, or a flag for each layer.
+void add_window(const GgufFile& file, const Keys& keys, int default_period, Json& config) {
+  const auto window = keys.size("attention.sliding_window");
+  config["sliding_window"] = window.value_or(0) > 0 ? Json(*window) : Json(nullptr);
+  if (window.value_or(0) <= 0) return;
+  const std::string name = keys.name("attention.sliding_window_pattern");
+  const GgufValue* pattern = file.value(name);
+  std::vector<bool> has_window;
+  const std::int64_t layers = layers_of(keys);
+  if (pattern != nullptr && pattern->is_array()) {
+    for (std::size_t i = 0; i < pattern->size() && static_cast<std::int64_t>(i) < layers; ++i) {
+      const auto flag = pattern->boolean(i);
+      has_window.push_back(flag ? *flag : pattern->integer(i).value_or(0) != 0);
+    }
+  } else {
+    const std::int64_t period = file.integer(name).value_or(default_period);
+    for (std::int64_t i = 0; i < layers; ++i) has_window.push_back(period <= 0 || (i + 1) % period != 0);
+  }
+  config["layer_types"] = Json::array();
+  for (const bool has : has_window)
+    config["layer_types"].push_back(has ? "sliding_attention" : "full_attention");
+}
+
+void add_gemma(const GgufShards& shards, const Keys& keys, int period, int largest, Json& config) {
+  const GgufHeads heads = heads_of(shards.first());
+  // llama.cpp knows the 27B models by their layers: they scale by hidden / heads.
+  const bool is_largest = layers_of(keys) == largest;
+  config["query_pre_attn_scalar"] =
+      is_largest ? keys.needed_size("embedding_length") / std::max<std::int64_t>(1, heads.heads)
+                 : heads.head_dim;
+  add_window(shards.first(), keys, period, config);
+}
+
+void add_factors(const Keys& keys, std::initializer_list<GgufKey> factors, Json& config) {
+  for (const auto& [own, transformers] : factors)
+    if (const auto factor = keys.number(own)) config[transformers] = *factor;
+}
+
+void add_falcon(const GgufShards& shards, Json& config) {
+  const GgufHeads heads = heads_of(shards.first());
+  const bool has_second_norm = shards.has("blk.0.attn_norm_2.weight");
+  config["multi_query"] = heads.kv_heads == 1;
+  config["new_decoder_architecture"] =
+      has_second_norm || (heads.kv_heads > 1 && heads.kv_heads < heads.heads);
+  config["num_ln_in_parallel_attn"] = has_second_norm ? 2 : 1;
+  config["parallel_attn"] = !shards.has("blk.0.ffn_norm.weight");
+  config["bias"] = shards.has("blk.0.attn_qkv.bias");
+}
+
+// What only tensors tell, or the architecture's name.
+void add_own(const GgufShards& shards, const GgufArchitecture& architecture, const Keys& keys, Json& config) {
+  const std::string_view type = architecture.model_type;
+  const bool has_qkv_bias = shards.has("blk.0.attn_q.bias") || shards.has("blk.0.attn_qkv.bias"),
+             has_mlp_norm = shards.has("blk.0.ffn_norm.weight");
+  config["attention_bias"] = has_qkv_bias;
+  config["mlp_bias"] = shards.has("blk.0.ffn_up.bias");
+  if (type == "gpt_neox" || type == "stablelm")
+    config["use_parallel_residual"] =
+        keys.boolean("use_parallel_residual").value_or(true) && (type == "gpt_neox" || !has_mlp_norm);
+  if (type == "stablelm") {
+    config["use_qkv_bias"] = has_qkv_bias;
+    config["qk_layernorm"] = shards.has("blk.0.attn_q_norm.weight");
+  }
+  if (type == "starcoder2") config["use_bias"] = has_qkv_bias;
+  if (type == "falcon") add_falcon(shards, config);
+  if (type == "gemma2") add_gemma(shards, keys, 2, 46, config);
+  if (type == "gemma3_text") add_gemma(shards, keys, 6, 62, config);
+  if (type == "phi3") add_window(shards.first(), keys, 0, config);
+  if (type == "cohere") {
+    add_factors(keys, {{"logit_scale", "logit_scale"}}, config);
+    config["use_qk_norm"] = shards.has("blk.0.attn_q_norm.weight");
+  }
+  if (type == "granite")
+    add_factors(keys,
+                {{"attention.scale", "attention_multiplier"},
+                 {"embedding_scale", "embedding_multiplier"},
+                 {"residual_scale", "residual_multiplier"},
+                 {"logit_scale", "logits_scaling"}},
+                config);
+}
+
+// What would be another model without a word.
+void refuse_other_models(const GgufShards& shards, const GgufArchitecture& architecture, const Keys& keys) {
+  const GgufFile& file = shards.first();
+  if (architecture.name == "olmo2" && keys.size("attention.sliding_window").value_or(0) > 0)
+    throw Error("{}: key '{}': expected none, as of OLMo 2, found {} (OLMo 3 is not supported)", file.where(),
+                keys.name("attention.sliding_window"), *keys.size("attention.sliding_window"));
+  if (keys.boolean("attention.causal").value_or(true)) return;
+  throw Error("{}: key '{}': expected true, found false: a model that generates no text", file.where(),
+              keys.name("attention.causal"));
+}
+
+}  // namespace
+
+const GgufArchitecture& architecture_of(const GgufShards& shards) {
+  const GgufFile& file = shards.first();
+  const std::string kind = file.text("general.type").value_or("model");
+  if (kind != "model")
+    throw Error("{}: key 'general.type': expected a model, found '{}'", file.where(), printable(kind));
+  const auto name = file.text("general.architecture");
+  if (!name) throw Error("{}: the key 'general.architecture' is missing", file.where());
+  if (*name == "clip" || *name == "mmproj")
+    throw Error("{}: key 'general.architecture': expected a model of text, found '{}', which sees for one",
+                file.where(), *name);
+  const GgufArchitecture* found = gguf_architecture(*name, shards.has("blk.0.attn_norm_2.weight"));
+  if (found != nullptr) return *found;
+  const std::string shown = printable(name->substr(0, 64));
+  throw Error(
+      "{}: key 'general.architecture': '{}' is not supported, the nearest is '{}'; expected one of: {}",
+      file.where(), shown, nearest_name(shown, gguf_architectures()), fmt::join(gguf_architectures(), ", "));
+}
+
+GgufHeads heads_of(const GgufFile& file) {
+  const Keys keys(file);
+  GgufHeads heads;
+  heads.heads = keys.needed_size("attention.head_count");
+  heads.kv_heads = keys.size("attention.head_count_kv").value_or(heads.heads);
+  if (heads.heads < 1 || heads.kv_heads < 1)
+    throw Error("{}: key '{}': expected heads, found {} and {} of keys and values", file.where(),
+                keys.name("attention.head_count"), heads.heads, heads.kv_heads);
+  const auto key = keys.size("attention.key_length"), value = keys.size("attention.value_length");
+  heads.head_dim = key ? *key : keys.needed_size("embedding_length") / heads.heads;
+  if (heads.head_dim < 1 || value.value_or(heads.head_dim) != heads.head_dim)
+    throw Error("{}: key '{}': expected as many elements as a key has ({}), found {}", file.where(),
+                keys.name("attention.value_length"), heads.head_dim, value.value_or(0));
+  return heads;
+}
+
+Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
+  const GgufFile& file = shards.first();
+  const Keys keys(file);
+  refuse_other_models(shards, architecture, keys);
+  const std::string_view type = architecture.model_type;
+  Json config = {{"model_type", type}};
+  for (const GgufKey& key : kSizeKeys)
+    if (const auto size = keys.size(key.own)) config[transformers_key(type, key)] = *size;
+  const GgufHeads heads = heads_of(file);
+  config[transformers_key(type, kSizeKeys[5])] = heads.kv_heads;
+  config["head_dim"] = heads.head_dim;
+  // Some converters write four times the hidden size here, whatever the model has.
+  if (const GgufShards::Place down = shards.find("blk.0.ffn_down.weight"))
+    config[transformers_key(type, kSizeKeys[3])] = down.tensor->columns();
+  for (const GgufKey& key : kNumberKeys)
+    if (const auto number = keys.number(key.own)) config[transformers_key(type, key)] = *number;
+  if (keys.size("expert_count").value_or(0) > 0) config["num_local_experts"] = *keys.size("expert_count");
+  const GgufShards::Place tokens = shards.find("token_embd.weight");
+  if (!tokens) throw Error("{}: tensor 'token_embd.weight' is missing", file.where());
+  config["vocab_size"] = tokens.tensor->rows();
+  config["tie_word_embeddings"] = !shards.has("output.weight");
+  add_own(shards, architecture, keys, config);
+  if (type != "gpt2" && type != "bloom") add_rotary(shards, architecture, heads.head_dim, config);
+  for (const auto& [own, transformers] :
+       std::initializer_list<GgufKey>{{"tokenizer.ggml.bos_token_id", "bos_token_id"},
+                                      {"tokenizer.ggml.eos_token_id", "eos_token_id"},
+                                      {"tokenizer.ggml.padding_token_id", "pad_token_id"}})
+    if (const auto id = file.integer(own); id && *id >= 0 && *id < tokens.tensor->rows())
+      config[transformers] = static_cast<std::uint64_t>(*id);
+  return config;
+}
+
+Json generation_config_of(const GgufFile& file) {
+  std::vector<std::uint64_t> ends;
+  const auto add = [&](std::int64_t number) {
+    const auto id = static_cast<std::uint64_t>(number);
+    if (number >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+  };
+  for (const char* key : {"eos", "eot", "eom"})
+    if (const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", key))) add(*id);
+  constexpr std::string_view kEnds[] = {"<|eot_id|>", "<|im_end|>",    "<|end|>",        "<end_of_turn>",
+                                        "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>"};
+  constexpr std::int64_t kControl = 3;
+  const GgufValue* tokens = file.array("tokenizer.ggml.tokens", "texts");
+  const GgufValue* types = file.array("tokenizer.ggml.token_type", "integers");
+  for (std::size_t i = 0; tokens != nullptr && types != nullptr && i < tokens->size(); ++i)
+    if (types->integer(i) == kControl &&
+        std::find(std::begin(kEnds), std::end(kEnds), *tokens->text(i)) != std::end(kEnds))
+      add(static_cast<std::int64_t>(i));
+  return ends.empty() ? Json::object() : Json{{"eos_token_id", ends}};
+}
+
+}  // namespace assay

@@ -1,0 +1,31 @@
+#include "assay/checkpoint/gguf_source.h"
+
+#include "assay/base/tokenizer_files.h"
+#include "assay/checkpoint/gguf_keys.h"
+#include "assay/checkpoint/gguf_tokenizer.h"
+#include "assay/checkpoint/gguf_weights.h"
+
+namespace assay {
+
+GgufSource::GgufSource(const std::filesystem::path& path)
+    : path_(path),
+      where_(path.string()),
+      shards_(path),
+      architecture_(architecture_of(shards_)),
+      checkpoint_(shards_, architecture_),
+      config_(config_of(shards_, architecture_)),
+      generation_config_(generation_config_of(shards_.first())) {}
+
+std::unique_ptr<const QuantizedWeights> GgufSource::quantized_weights() const {
+  return std::make_unique<GgufWeights>(checkpoint_);
+}
+
+bool GgufSource::has_tokenizer() const {
+  return has_gguf_tokenizer(shards_.first());
+}
+
+TokenizerFiles GgufSource::tokenizer_files() const {
+  return gguf_tokenizer_files(shards_.first());
+}
+
+}  // namespace assay

@@ -1,0 +1,121 @@
+// Tokenizers of GGUF files: ids of the libraries that they were made with, and files that cannot be read.
+#include "assay/checkpoint/gguf_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "assay/base/error.h"
+#include "assay/base/file.h"
+#include "assay/base/json.h"
+#include "assay/checkpoint/gguf_merges.h"
+#include "assay/text/tokenizer.h"
+#include "support/fixtures.h"
+#include "support/gguf_writer.h"
+#include "support/temporary_folder.h"
+
+namespace assay {
+namespace {
+
+using test::GgufBytes;
+
+class GgufTokens : public testing::TestWithParam<const char*> {};
+
+TEST_P(GgufTokens, GiveTheLibrarysIds) {
+  const auto path = test::fixture("gguf") / GetParam();
+  const Tokenizer tokenizer = Tokenizer::from_files(gguf_tokenizer_files(GgufFile(path.string() + ".gguf")));
+  const Json cases = Json::parse(read_text_file(path.string() + ".json"));
+  ASSERT_GT(cases.size(), 10U);
+  for (const Json& each : cases)
+    EXPECT_EQ(tokenizer.encode(each.at("text").get<std::string>()),
+              each.at("ids").get<std::vector<TokenId>>())
+        << each.at("text");
+}
+INSTANTIATE_TEST_SUITE_P(OfFixtures, GgufTokens,
+                         testing::Values("tokens_llama3", "tokens_qwen2", "tokens_sentencepiece"));
+
+GgufBytes some_tokens(const char* model = "gpt2") {
+  GgufBytes file;
+  file.text("tokenizer.ggml.model", model)
+      .texts("tokenizer.ggml.tokens", {"a", "b", "ab", "<s>", "</s>", "[PAD5]"})
+      .numbers<std::int32_t>("tokenizer.ggml.token_type", test::kGgufI32, {1, 1, 1, 3, 3, 5})
+      .number("tokenizer.ggml.bos_token_id", 3)
+      .number("tokenizer.ggml.eos_token_id", 4);
+  return file;
+}
+
+std::string refusal_of_tokens(const GgufBytes& bytes) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder.path() / "m.gguf", bytes.bytes());
+  try {
+    Tokenizer::from_files(gguf_tokenizer_files(GgufFile(folder.path() / "m.gguf")));
+  } catch (const Error& error) {
+    return std::string(error.what()).substr((folder.path() / "m.gguf").string().size());
+  }
+  return "no error";
+}
+
+TokenizerFiles files_of(const GgufBytes& bytes) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder.path() / "m.gguf", bytes.bytes());
+  return gguf_tokenizer_files(GgufFile(folder.path() / "m.gguf"));
+}
+
+TEST(GgufTokenizer, AddsWhatTheFileSays) {
+  GgufBytes file = some_tokens();
+  file.texts("tokenizer.ggml.merges", {"a b"}).text("tokenizer.ggml.pre", "llama-bpe");
+  file.text("tokenizer.chat_template", "{{ x }}");
+  const Tokenizer begun = Tokenizer::from_files(files_of(file));
+  EXPECT_EQ(begun.encode("ab"), (std::vector<TokenId>{3, 2}));  // llama-bpe alone adds one
+  EXPECT_EQ(begun.encode("a</s>", false), (std::vector<TokenId>{0, 4}));
+  EXPECT_TRUE(begun.is_special(4));
+  EXPECT_EQ(begun.vocab_size(), 5);  // unused tokens at the end are none
+  file.value("tokenizer.ggml.add_bos_token", test::kGgufBool, test::raw<std::uint8_t>(0))
+      .value("tokenizer.ggml.add_eos_token", test::kGgufBool, test::raw<std::uint8_t>(1));
+  const TokenizerFiles files = files_of(file);
+  EXPECT_EQ(files.config.content.at("chat_template"), "{{ x }}");
+  EXPECT_EQ(files.config.content.at("eos_token"), "</s>");
+  EXPECT_EQ(Tokenizer::from_files(files).encode("ab"), (std::vector<TokenId>{2, 4}));
+}
+
+TEST(GgufTokenizer, MergesFollowFromScores) {
+  const std::vector<GgufScoredToken> tokens{{"a", 0},   {"b", 0},    {"c", 0},         {"ab", -2},
+                                            {"bc", -1}, {"abc", -3}, {"ca", -1, false}};
+  const std::vector<std::pair<std::size_t, std::size_t>> expected{{1, 2}, {0, 1}, {3, 2}, {0, 4}};
+  EXPECT_EQ(gguf_merges_of(tokens), expected);
+}
+
+TEST(GgufTokenizer, RefusesByName) {
+  EXPECT_EQ(refusal_of_tokens({}), ": expected a tokenizer (key 'tokenizer.ggml.tokens'), found none");
+  EXPECT_EQ(refusal_of_tokens(some_tokens("bert")),
+            ": key 'tokenizer.ggml.model': 'bert' is not supported; expected gpt2 or llama");
+  GgufBytes other = some_tokens();
+  other.text("tokenizer.ggml.pre", "qwen3").texts("tokenizer.ggml.merges", {});
+  EXPECT_NE(refusal_of_tokens(other).find("'qwen3' is not supported, the nearest is 'qwen"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of_tokens(some_tokens()), ": the key 'tokenizer.ggml.merges' is missing");
+  GgufBytes merges = some_tokens();
+  merges.texts("tokenizer.ggml.merges", {"a b", "ab"});
+  EXPECT_EQ(
+      refusal_of_tokens(merges),
+      ": key 'tokenizer.ggml.merges': entry 1: expected two tokens with a blank between them, found 'ab'");
+  EXPECT_EQ(refusal_of_tokens(some_tokens("llama")),
+            ": key 'tokenizer.ggml.scores': expected 6 scores, one for each token, found 0");
+  GgufBytes types;
+  types.text("tokenizer.ggml.model", "gpt2")
+      .texts("tokenizer.ggml.tokens", {"a"})
+      .numbers<std::int32_t>("tokenizer.ggml.token_type", test::kGgufI32, {1, 1});
+  EXPECT_EQ(refusal_of_tokens(types),
+            ": key 'tokenizer.ggml.token_type': expected 1 types, one for each token, found 2");
+  GgufBytes bytes;
+  bytes.text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", {"\xff"});
+  EXPECT_EQ(refusal_of_tokens(bytes),
+            ": key 'tokenizer.ggml.tokens': token 0: expected UTF-8, found '\\xff'");
+  GgufBytes id;
+  id.text("tokenizer.ggml.model", "gpt2")
+      .texts("tokenizer.ggml.tokens", {"a"})
+      .texts("tokenizer.ggml.merges", {})
+      .number("tokenizer.ggml.bos_token_id", 7);
+  EXPECT_EQ(refusal_of_tokens(id), ": key 'tokenizer.ggml.bos_token_id': expected an id below 1, found 7");
+}
+
+}  // namespace
+}  // namespace assay
