@@ -3,8 +3,8 @@
 
 #include "assay/base/error.h"
 #include "assay/checkpoint/bitsandbytes.h"
-#include "assay/checkpoint/safetensors_writer.h"
 #include "assay/checkpoint/safetensors.h"
+#include "assay/checkpoint/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
 namespace assay {

@@ -93,8 +93,8 @@ TEST(GroupedWarnings, TheSameWarningStandsOnce) {
       (std::vector<std::string>{
           "Many outliers; repeat on an idle machine (all rows).",
           "Stolen; repeat on a dedicated host (a; b; c).",
-          "The measurement reached at least 197 % of the roofline; repeat on an idle machine (a; to another "
-          "degree in 4 other rows).",
+          "The measurement reached at least 197 % of the roofline; repeat on an idle machine (a; with other "
+          "figures in 4 other rows).",
           "An old one (e)."}));
   rows[3].warnings.push_back({WarningKind::steal, "stolen"});
   EXPECT_EQ(grouped_warnings(rows)[1], "Stolen; repeat on a dedicated host (a and 3 other rows).");

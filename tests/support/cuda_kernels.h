@@ -61,7 +61,7 @@ inline void expect_near(float got, double wanted, double scale, const char* what
         << what << ": " << got << " for " << wanted;
 }
 
-// A matrix of a format (tests of whole plans have grouped ones), and what its elements stand for.
+// A matrix of a format but grouped, and what its elements stand for.
 struct TestMatrix {
   MatrixFormat format = MatrixFormat::float32;
   std::int64_t outputs = 0, inputs = 0, group = 0;
@@ -114,7 +114,7 @@ inline TestMatrix make_matrix(MatrixFormat format, std::int64_t outputs, std::in
           *to |= static_cast<std::byte>(m.codes.back() << shift_of_code(k));
           value = codebook[at_of(m.codes.back())] * m.scales[at_of(scale_of(inputs, group, row, k))];
           break;
-        case MatrixFormat::grouped:
+        default:
           break;
       }
       m.values.push_back(value);
@@ -166,7 +166,6 @@ inline constexpr MatrixFormat kMatrixFormats[] = {MatrixFormat::float32, MatrixF
 struct Shape {
   std::int64_t outputs, inputs, rows;
 };
-// The widest have more tiles in a range than a warp has on their way.
 inline constexpr Shape kShapes[] = {{1, 1, 1},    {16, 64, 1},  {33, 65, 3},   {40, 200, 9}, {17, 131, 17},
                                     {5, 520, 33}, {20, 96, 70}, {18, 2603, 2}, {3, 3100, 40}};
 

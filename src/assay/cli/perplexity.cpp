@@ -98,7 +98,8 @@ ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, 
     result.scored = score_ids(loaded, ids, options);
   } else {
     result.scored = score_file(loaded, flags.file, options);
-    if (!flags.others.empty()) result.ids = loaded.tokenizer->encode(read_corpus(flags.file, loaded.config.newlines).text);
+    if (!flags.others.empty())
+      result.ids = loaded.tokenizer->encode(read_corpus(flags.file, loaded.config.newlines).text);
   }
   result.warnings.insert(result.warnings.end(), result.scored.warnings.begin(), result.scored.warnings.end());
   return result;

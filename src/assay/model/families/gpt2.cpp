@@ -5,12 +5,18 @@ namespace assay {
 
 namespace {
 
-// Conv1D keeps [in_features, out_features]; a file of another format may have turned all of them round.
+// Conv1D keeps [in_features, out_features]; a file of another format may have turned all of them round. Codes
+// of a quantized folder always lie as outputs, and say nothing of the matrices beside them.
 bool is_transposed(const ModelSource& source, const std::string& prefix, const ModelSpec& spec) {
   using Shape = std::vector<std::int64_t>;
   const CheckpointTensor qkv = source.find(prefix + "h.0.attn.c_attn.weight"),
                          mlp = source.find(prefix + "h.0.mlp.c_fc.weight");
-  return !qkv || !mlp || qkv->shape != Shape{3 * spec.hidden, spec.hidden} ||
+  const auto are_codes = [](const CheckpointTensor& tensor) {
+    return tensor->block_type.empty() && tensor->dtype != DType::f32 && tensor->dtype != DType::f16 &&
+           tensor->dtype != DType::bf16;
+  };
+  if (!qkv || !mlp || are_codes(qkv) || are_codes(mlp)) return true;
+  return qkv->shape != Shape{3 * spec.hidden, spec.hidden} ||
          mlp->shape != Shape{spec.mlp_hidden, spec.hidden};
 }
 
