@@ -29,7 +29,7 @@ std::string first_of(std::initializer_list<const char*> names) {
 std::string home_of(const std::string& user) {
   if (user.empty())
     if (std::string home = variable("HOME"); !home.empty()) return home;
-  const passwd* entry = user.empty() ? getpwuid(getuid()) : getpwnam(user.c_str());
+  const auto* const entry = user.empty() ? getpwuid(getuid()) : getpwnam(user.c_str());
   return entry != nullptr && entry->pw_dir != nullptr ? entry->pw_dir : "";
 }
 
