@@ -66,9 +66,14 @@ std::vector<Variant> cpu_variants() {
 
 std::vector<Variant> gpu_variants() {
   std::vector<Variant> all;
-  for (const char* text : {"float32", "float16", "bfloat16", "int8-dynamic", "llm-int8", "nf4", "fp4-dq",
-                           "int4-g128", "nf4+activations:int8"})
-    all.push_back({text, run_config_from_text(text)});
+  for (const char* text : {"float32", "float16", "bfloat16"}) all.push_back({text, run_config_from_text(text)});
+  // A GPU computes what is not quantized in float16 where nothing else is asked for.
+  for (const char* text : {"int8-dynamic", "llm-int8", "nf4", "fp4-dq", "int4-g128", "nf4+activations:int8"})
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      RunConfig config = run_config_from_text(text);
+      config.dtype = dtype;
+      all.push_back({dtype == DType::f32 ? text : fmt::format("{},dtype=float16", text), config});
+    }
   RunConfig tf32 = run_config_from_text("float32");
   tf32.float32_matmul = Float32Matmul::tf32;
   all.push_back({"float32,tf32", tf32});
@@ -162,6 +167,7 @@ void hash_model(const std::string& name, const std::filesystem::path& folder, co
     if (is_stored) {
       if (config.precision != Preset::float32 || config.float32_matmul) continue;
       config.precision.reset();
+      config.dtype = DType::f32;
     }
     if (!lines.wants_next()) continue;
     const std::string prefix = fmt::format("{} {} {}", name, variant.name, kernels.name);
