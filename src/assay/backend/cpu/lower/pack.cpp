@@ -28,6 +28,13 @@ bool is_float32(const WeightSpec& spec) {
   return is_vector(spec) || (spec.format == formats::kFloat32 && spec.planes() == 1);
 }
 
+Packing packing_of(const WeightSpec& spec) {
+  if (is_int8(spec.format)) return Packing::int8;
+  if (holds_stored_scales(spec.format)) return Packing::grouped;
+  if (is_four_bit(spec.format)) return Packing::four_bit;
+  return is_float32(spec) ? Packing::float32 : Packing::bfloat16;
+}
+
 // Sets where everything lies; returns the bytes of it all.
 std::int64_t lay_out(PackedWeight& w) {
   const WeightSpec& spec = w.spec;
@@ -36,7 +43,7 @@ std::int64_t lay_out(PackedWeight& w) {
   if (!is_matrix(spec)) return spec.elements() * (is_float32(spec) ? 4 : 2);
   const std::int64_t elements = w.panels * w.panel_bytes();
   w.scales_at = round_up(elements, 64);
-  if (w.packing() == Packing::grouped) return w.scales_at + w.panels * w.grouped().scale_bytes();
+  if (w.packing == Packing::grouped) return w.scales_at + w.panels * w.grouped().scale_bytes();
   if (is_int8(spec.format)) return w.scales_at + w.panels * kPanel * 8;
   if (!is_four_bit(spec.format)) return elements;
   w.group = packed_group(spec);
@@ -100,7 +107,7 @@ void pack_panel(const PackedWeight& w, std::int64_t first, std::int64_t count, s
                 std::int64_t output_stride) {
   const std::int64_t panel = first / kPanel, lane = first % kPanel;
   auto* bytes = const_cast<std::byte*>(w.data.data());
-  if (w.packing() == Packing::float32) {
+  if (w.packing == Packing::float32) {
     float* out = reinterpret_cast<float*>(bytes) + (panel * w.spec.columns + first_k) * kPanel + lane;
     if (count == kPanel && output_stride == 1) {
       for (std::int64_t k = 0; k < count_k; ++k) std::copy_n(values + k * k_stride, kPanel, out + k * kPanel);
@@ -155,7 +162,7 @@ class PanelSink : public WeightSink {
     PackedWeight& w = weights_[weight];
     if (is_int8(w.spec.format))
       place_int8(w, output, reinterpret_cast<const std::int8_t*>(codes), absmax);
-    else if (w.packing() == Packing::grouped)
+    else if (w.packing == Packing::grouped)
       w.grouped_place().put_codes(output, codes);
     else
       place_four_bit(w, output, codes);
@@ -163,16 +170,16 @@ class PanelSink : public WeightSink {
   void put_block_scales(std::size_t weight, const TensorPart& tensor,
                         std::span<const float> scales) override {
     PackedWeight& w = weights_[weight];
-    w.packing() == Packing::grouped ? w.grouped_place().put_factors(tensor, scales, false)
-                                    : place_block_scales(w, tensor, scales);
+    w.packing == Packing::grouped ? w.grouped_place().put_factors(tensor, scales, false)
+                                  : place_block_scales(w, tensor, scales);
   }
   void put_super_blocks(std::size_t weight, const TensorPart& tensor, const SuperBlocks& blocks) override {
     weights_[weight].grouped_place().put_super_blocks(tensor, blocks);
   }
   void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets) override {
     PackedWeight& w = weights_[weight];
-    w.packing() == Packing::grouped ? w.grouped_place().put_factors(tensor, offsets, true)
-                                    : place_offsets(w, tensor, offsets);
+    w.packing == Packing::grouped ? w.grouped_place().put_factors(tensor, offsets, true)
+                                  : place_offsets(w, tensor, offsets);
   }
   void put_input_groups(std::size_t weight, const TensorPart& /*tensor*/,
                         std::span<const std::int32_t> groups) override {
@@ -198,21 +205,14 @@ class PanelSink : public WeightSink {
 
 }  // namespace
 
-Packing PackedWeight::packing() const {
-  if (is_int8(spec.format)) return Packing::int8;
-  if (holds_stored_scales(spec.format)) return Packing::grouped;
-  if (is_four_bit(spec.format)) return Packing::four_bit;
-  return is_float32(spec) ? Packing::float32 : Packing::bfloat16;
-}
-
 std::int64_t PackedWeight::k_padded() const {
-  if (packing() == Packing::float32) return spec.columns;
-  return round_up(spec.columns, packing() == Packing::int8 ? kInt8Columns : kTileColumns);
+  if (packing == Packing::float32) return spec.columns;
+  return round_up(spec.columns, packing == Packing::int8 ? kInt8Columns : kTileColumns);
 }
 
 std::int64_t PackedWeight::panel_bytes() const {
   const std::int64_t elements = k_padded() * kPanel;
-  switch (packing()) {
+  switch (packing) {
     case Packing::float32:
       return elements * 4;
     case Packing::bfloat16:
@@ -246,15 +246,15 @@ GroupedPlace PackedWeight::grouped_place() {
 }
 
 Bytes PackedWeight::weight_bytes() const {
-  if (packing() == Packing::grouped) return stored_bytes(spec.format, spec.rows, spec.columns);
-  if (packing() == Packing::int8) return {spec.elements() + spec.rows * 4};
-  if (packing() == Packing::four_bit) {
+  if (packing == Packing::grouped) return stored_bytes(spec.format, spec.rows, spec.columns);
+  if (packing == Packing::int8) return {spec.elements() + spec.rows * 4};
+  if (packing == Packing::four_bit) {
     const std::int64_t scales = ScaleLayout(spec.format, spec.rows, spec.columns).count;
     return {(spec.elements() + 1) / 2 + scales * block_scales().bytes() +
             (spec.format.offset == Offset::none ? 0 : scales * 4) +
             (spec.format.has_input_groups ? spec.columns * 4 : 0)};
   }
-  return {spec.elements() * (is_float32(spec) ? 4 : 2 * (is_matrix(spec) ? planes() : 1))};
+  return {spec.elements() * (packing == Packing::float32 ? 4 : 2 * (is_matrix(spec) ? planes() : 1))};
 }
 
 Bytes PackedWeight::slack() const {
@@ -280,15 +280,15 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
   const std::int64_t columns = w.spec.columns;
   const auto* pairs = reinterpret_cast<const std::uint16_t*>(w.data.data());
   if (!is_matrix(w.spec)) {
+    const bool is_float = w.packing == Packing::float32;
     for (std::int64_t i = 0; i < columns; ++i)
-      take(i,
-           is_float32(w.spec) ? w.data.floats()[row * columns + i] : bf16_to_float(pairs[row * columns + i]));
-  } else if (w.packing() == Packing::int8) {
+      take(i, is_float ? w.data.floats()[row * columns + i] : bf16_to_float(pairs[row * columns + i]));
+  } else if (w.packing == Packing::int8) {
     const auto* panel = reinterpret_cast<const std::int8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
     const float unit = w.scales()[row] * (1.0F / 127.0F);
     for (std::int64_t i = 0; i < columns; ++i)
       take(i, static_cast<float>(panel[int8_offset(i, row % kPanel)]) * unit);
-  } else if (w.packing() == Packing::four_bit) {
+  } else if (w.packing == Packing::four_bit) {
     const auto* panel = reinterpret_cast<const std::uint8_t*>(w.data.data()) + row / kPanel * w.panel_bytes();
     const std::int64_t first = row / kPanel * w.groups() * kPanel + row % kPanel;
     const BlockScales scales = w.block_scales().from(first);
@@ -300,10 +300,10 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
       const float value = w.codebook()[static_cast<std::size_t>(code)] * scale_at(scales, at);
       take(i, offsets == nullptr ? value : value + offsets[first + at]);
     }
-  } else if (w.packing() == Packing::grouped) {
+  } else if (w.packing == Packing::grouped) {
     const GroupedCodes codes = w.grouped();
     for (std::int64_t i = 0; i < columns; ++i) take(i, codes.value(row / kPanel, row % kPanel, i));
-  } else if (is_float32(w.spec)) {
+  } else if (w.packing == Packing::float32) {
     const float* panel = w.data.floats() + row / kPanel * columns * kPanel + row % kPanel;
     for (std::int64_t i = 0; i < columns; ++i) {
       fetch_ahead(panel + i * kPanel);
@@ -336,7 +336,8 @@ std::vector<PackedWeight> lay_out_weights(const std::vector<WeightSpec>& specs) 
   std::vector<PackedWeight> weights(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     weights[i].spec = specs[i];
-    if (weights[i].packing() == Packing::grouped) weights[i].values = code_values(specs[i].format);
+    weights[i].packing = packing_of(specs[i]);
+    if (weights[i].packing == Packing::grouped) weights[i].values = code_values(specs[i].format);
     weights[i].bytes = lay_out(weights[i]);
   }
   return weights;

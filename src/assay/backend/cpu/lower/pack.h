@@ -32,6 +32,7 @@ inline std::int64_t packed_group(const WeightSpec& spec) {
 
 struct PackedWeight {
   WeightSpec spec;
+  Packing packing = Packing::float32;  // by the format; asked for each operation of a step
   // A matrix is packed as kernels.h says. A table holds rows [rows][columns] of float or bfloat16, a vector
   // [columns] of float.
   AlignedBuffer data;
@@ -47,8 +48,7 @@ struct PackedWeight {
   std::int64_t group = 0;     // inputs that share a scale of every output
   std::vector<float> values;  // what grouped codes stand for
 
-  Packing packing() const;
-  bool is_float() const { return packing() == Packing::float32 || packing() == Packing::bfloat16; }
+  bool is_float() const { return packing == Packing::float32 || packing == Packing::bfloat16; }
   std::int64_t k_padded() const;
   std::int64_t panel_bytes() const;  // that codes or elements take
   const float* scales() const { return reinterpret_cast<const float*>(data.data() + scales_at); }

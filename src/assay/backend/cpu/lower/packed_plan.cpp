@@ -67,7 +67,7 @@ std::vector<StepUse> PackedPlan::steps() const {
 }
 
 int planes_for(const PackedWeight& w) {
-  return w.packing() == Packing::bfloat16 ? w.planes() : 1;
+  return w.packing == Packing::bfloat16 ? w.planes() : 1;
 }
 
 bool PackedPlan::attends_tiles(const AttentionOp& op) const {
@@ -76,14 +76,14 @@ bool PackedPlan::attends_tiles(const AttentionOp& op) const {
 }
 
 bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
-  return table.uses_tiles && (w.packing() == Packing::bfloat16 ||
-                              ((w.packing() == Packing::four_bit || w.packing() == Packing::grouped) &&
+  return table.uses_tiles && (w.packing == Packing::bfloat16 ||
+                              ((w.packing == Packing::four_bit || w.packing == Packing::grouped) &&
                                w.spec.arithmetic.multiply == Multiply::bfloat16));
 }
 
 bool PackedPlan::takes_int8_activations(const LinearOp& op, std::int64_t rows) const {
   const PackedWeight& w = weight(op.weight);
-  if (w.packing() != Packing::four_bit || w.group < kMinCodedGroup || has_offsets(w.spec.format))
+  if (w.packing != Packing::four_bit || w.group < kMinCodedGroup || has_offsets(w.spec.format))
     return false;
   // Beside bfloat16, sums of bytes keep up with memory where those of floats do not.
   return op.has_int8_activations ||
@@ -92,7 +92,7 @@ bool PackedPlan::takes_int8_activations(const LinearOp& op, std::int64_t rows) c
 
 bool PackedPlan::rounds_inputs(const LinearOp& op) const {
   const PackedWeight& w = weight(op.weight);
-  if (w.packing() == Packing::int8)
+  if (w.packing == Packing::int8)
     // Beside a bfloat16 cache nothing repeats another library's arithmetic to the last bit.
     return w.spec.format == formats::kInt8 && !op.has_tensor_scale &&
            (!op.static_input || plan.kv_format == KvFormat::bfloat16);
@@ -101,7 +101,7 @@ bool PackedPlan::rounds_inputs(const LinearOp& op) const {
 
 bool PackedPlan::quantizes_tiles(const LinearOp& op) const {
   const PackedWeight& w = weight(op.weight);
-  return table.uses_tiles && w.packing() == Packing::int8 && rounds_inputs(op) &&
+  return table.uses_tiles && w.packing == Packing::int8 && rounds_inputs(op) &&
          plan.kv_format == KvFormat::bfloat16 && w.spec.columns <= kMaxTileInputs;
 }
 

@@ -34,11 +34,11 @@ std::vector<std::span<std::byte>> read_by(PackedWeight& weight, bool is_gated, i
   };
   for (std::int64_t half = 0; half < halves; ++half) {
     add(0, weight.panel_bytes(), half);
-    if (weight.packing() == Packing::four_bit)
+    if (weight.packing == Packing::four_bit)
       add(weight.scales_at,
           (weight.k_padded() + weight.group - 1) / weight.group * kPanel * weight.block_scales().bytes(),
           half);
-    else if (weight.packing() == Packing::grouped)
+    else if (weight.packing == Packing::grouped)
       add(weight.scales_at, weight.grouped().scale_bytes(), half);
   }
   return all;

@@ -231,9 +231,9 @@ void Workspace::make_quantized_buffers() {
   std::int64_t widest_int8 = 0, widest_four_bit = 0;
   expanded_bytes_ = 0;
   for (const PackedWeight& w : packed_.weights) {
-    if (w.packing() == Packing::int8) widest_int8 = std::max(widest_int8, w.k_padded());
-    if (w.packing() != Packing::four_bit && w.packing() != Packing::grouped) continue;
-    if (w.packing() == Packing::four_bit)
+    if (w.packing == Packing::int8) widest_int8 = std::max(widest_int8, w.k_padded());
+    if (w.packing != Packing::four_bit && w.packing != Packing::grouped) continue;
+    if (w.packing == Packing::four_bit)
       widest_four_bit = std::max(widest_four_bit, round_up(w.k_padded(), kInt8Columns));
     expanded_bytes_ = std::max(
         expanded_bytes_, kExpandedPanels * w.k_padded() * kPanel * (packed_.multiplies_tiles(w) ? 2 : 4));

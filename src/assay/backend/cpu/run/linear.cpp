@@ -63,7 +63,7 @@ LinearArgs Linear::arguments(const LinearOp& op, const Buffer& in, std::int64_t 
                   .rows = rows,
                   .k = w.spec.columns,
                   .w = w.data.data(),
-                  .packing = w.packing(),
+                  .packing = w.packing,
                   .planes = has_tiles ? planes_for(w) : w.planes(),
                   .bias = packed_.vector(op.bias),
                   .activation = op.activation,
@@ -86,7 +86,7 @@ void Linear::run(const LinearOp& op, const Buffer& in, std::int64_t rows, const 
   const PackedWeight& w = packed_.weight(op.weight);
   ahead_.begin(op.weight, rows);
   LinearArgs whole = arguments(op, in, rows, target);
-  if (w.packing() == Packing::int8) whole = quantize_inputs(op, whole, in);
+  if (w.packing == Packing::int8) whole = quantize_inputs(op, whole, in);
   const std::int64_t narrow = queries == nullptr ? 0 : queries->panels,
                      panels = target.gate == nullptr ? w.panels : w.panels / 2;
   if (narrow > 0) run_part(op, whole, {queries->rows, 0, narrow}, target);
@@ -103,9 +103,9 @@ void Linear::run_panel(const LinearOp& op, const Buffer& in, const Buffer& out, 
 void Linear::run_part(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                       const LinearTarget& target) {
   const PackedWeight& w = packed_.weight(op.weight);
-  if (w.packing() == Packing::int8) return run_int8(op, whole, part, target);
-  if (w.packing() == Packing::four_bit) return run_four_bit(op, whole, part, target);
-  if (w.packing() == Packing::grouped) return run_grouped(w, whole, part, target);
+  if (w.packing == Packing::int8) return run_int8(op, whole, part, target);
+  if (w.packing == Packing::four_bit) return run_four_bit(op, whole, part, target);
+  if (w.packing == Packing::grouped) return run_grouped(w, whole, part, target);
   const auto kernel = packed_.multiplies_tiles(w) ? packed_.table.linear_tiles : packed_.table.linear;
   run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) { kernel(args); });
 }
@@ -114,7 +114,7 @@ std::int64_t Linear::panels_at_once(const ProductPart& part, const PackedWeight&
                                     const RowShares& shares) const {
   if (part.rows.size() <= kFewRows) return panels_of_few_rows(part.panels, tasks_.threads());
   const auto count = static_cast<int>(shares.count);
-  const bool is_vector = w.packing() != Packing::int8 && !packed_.multiplies_tiles(w);
+  const bool is_vector = w.packing != Packing::int8 && !packed_.multiplies_tiles(w);
   return panels_of_task(part.panels, (tasks_.threads() + count - 1) / count,
                         is_vector ? kManyVectorPanels : kManyRowsPanels);
 }
