@@ -93,9 +93,10 @@ std::string text_of(const QuantizeReport& report) {
   if (!report.tensors.empty()) text = report::to_text(table_of(report), terminal_width()) + "\n";
   const double before = static_cast<double>(report.file_bytes_before),
                after = static_cast<double>(report.file_bytes_after);
-  text += fmt::format("{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",
-                      report.coverage.quantized, report.coverage.tensors.size(), report.precision,
-                      100 * report.coverage.weights_share, report.dtype);
+  if (!report.coverage.tensors.empty())
+    text += fmt::format("{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",
+                        report.coverage.quantized, report.coverage.tensors.size(), report.precision,
+                        100 * report.coverage.weights_share, report.dtype);
   text += fmt::format(
       "Weight files: {:.1f} MiB before, {:.1f} MiB now ({:.2f} times smaller, {:.2f} bits per "
       "weight)\nWritten: {}\n",
@@ -204,9 +205,11 @@ void add_quantize(CLI::App& app, int& exit_code) {
                    "at all")
       ->required();
   flags->model.precision.clear();
-  command->add_option("--precision", flags->model.precision,
-                      "Precision of a folder: nf4, fp4, nf4-dq, fp4-dq or llm-int8, which Transformers with "
-                      "bitsandbytes loads; or int8-dynamic or int8-static, which only Assay loads");
+  command->add_option(
+      "--precision", flags->model.precision,
+      "Precision of a folder: float32 or bfloat16 for Transformers; nf4, fp4, nf4-dq, fp4-dq or "
+      "llm-int8 for Transformers with bitsandbytes; int8-dynamic or int8-static, which only "
+      "Assay loads");
   command->add_option(
       "--recipe", flags->recipe,
       fmt::format("Types of a GGUF file: {}, or a recipe file", fmt::join(gguf_mixes(), ", ")));

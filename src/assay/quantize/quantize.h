@@ -22,8 +22,8 @@ using QuantizeProgress = std::function<void(const std::string& now, std::int64_t
 
 struct QuantizeOptions {
   // The precision is nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static; a dtype that is not set
-  // is the model's own. What a folder cannot hold (an LM head in another format, a KV cache, ...) is an
-  // error.
+  // is the model's own. Or float32 or bfloat16: then nothing is quantized (plain_folder.h). What a folder
+  // cannot hold (an LM head in another format, a KV cache, ...) is an error.
   RunConfig config = {.precision = Preset::nf4};
   bool replaces = false;  // a model folder that stands at the target
   QuantizeProgress on_progress = {};
