@@ -160,7 +160,7 @@ std::string without_block(std::string_view name, std::string_view& block) {
   return "blk.#" + std::string(name.substr(end));
 }
 
-// Of one whose file has the prefix of the whole model.
+// The name of a tensor whose file has the prefix of the whole model.
 GgufOwnName own_name(const GgufArchitecture& architecture, std::string_view tensor) {
   constexpr std::size_t kLongestNumber = 9;
   std::string_view suffix;

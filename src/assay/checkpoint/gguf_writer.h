@@ -33,7 +33,7 @@ class GgufWriter {
   // `shape` as safetensors has it, rows first; a row is a whole number of the type's blocks.
   void add_tensor(std::string name, std::vector<std::int64_t> shape, const ggml::BlockType& type);
   bool has_tensor(const std::string& name) const { return entries_.contains(name); }
-  std::uint64_t tensor_bytes() const { return data_bytes_; }  // of all
+  std::uint64_t tensor_bytes() const { return data_bytes_; }  // their sum
 
   // Makes the file at its full size, under a temporary name. Throws Error (disk full).
   void create(const std::filesystem::path& path);

@@ -12,7 +12,7 @@ namespace assay::ggml {
 namespace {
 
 constexpr int kSuperBlock = 256, kLanes = 8, kRounds = 4;
-constexpr int kLargestMinimumScale = 63;  // of six bits
+constexpr int kLargestMinimumScale = 63;  // the highest of six bits
 
 // To the nearest whole number, ties to even, of magnitudes below 2^22: adding and taking off leaves no bits
 // behind the point. Loops of it become vector instructions.

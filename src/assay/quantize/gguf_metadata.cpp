@@ -190,7 +190,10 @@ void add_sizes(const ModelSpec& spec, MetadataKeys& keys) {
 // Which layers have the window, where that is not what the architecture's name says: the last of a period has
 // none.
 void add_window_pattern(const ModelSpec& spec, int period, MetadataKeys& keys) {
-  if (spec.attention_window <= 0) return;
+  if (spec.attention_window <= 0) {
+    if (period == 0) keys.size("attention.sliding_window", 0);  // as converters write it for Phi-3
+    return;
+  }
   keys.size("attention.sliding_window", spec.attention_window);
   std::vector<bool> has_window;
   bool is_usual = true;

@@ -12,7 +12,6 @@
 #include "assay/base/tokenizer_files.h"
 #include "assay/checkpoint/gguf_merges.h"
 #include "assay/checkpoint/gguf_pretokenizer.h"
-#include "assay/text/sentencepiece_model.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {
@@ -70,7 +69,8 @@ class TokensToWrite {
       throw Error("{}: expected a tokenizer of at most {} tokens, the rows of the embedding, found {}",
                   files_.where, tokens_.size(), tokenizer_.vocab_size());
     if (files_.pieces) {
-      take_pieces();
+      // Transformers' classes read tokenizer.model with rules of their own, which no key says.
+      refuse("tokenizer.model without tokenizer.json");
     } else if (files_.tokenizer) {
       take_tokenizer_json();
     } else {
@@ -123,23 +123,6 @@ class TokensToWrite {
     for (const auto& [text, id] : files_.added_tokens.content.items())
       if (id.is_number_unsigned()) set(id.get<std::size_t>(), text, GgufTokenType::control);
     set_byte_level(json);
-  }
-
-  void take_pieces() {
-    const SentencePieceModel model = read_sentencepiece_model(files_.pieces->content, files_.pieces->where);
-    if (model.kind != SentencePieceModel::Kind::bpe) refuse("Unigram");
-    if (!model.charsmap.empty() || model.removes_extra_blanks)
-      refuse("a SentencePiece model that normalizes texts");
-    is_byte_level_ = false;
-    has_space_prefix_ = model.adds_dummy_prefix;
-    for (std::size_t id = 0; id < model.pieces.size(); ++id) {
-      const auto& piece = model.pieces[id];
-      set(id, piece.text, static_cast<GgufTokenType>(piece.type));
-      tokens_[id].score = piece.score;
-    }
-    for (const auto& [text, id] : files_.added_tokens.content.items())
-      if (id.is_number_unsigned()) set(id.get<std::size_t>(), text, GgufTokenType::control);
-    mark_special();
   }
 
   void set(std::size_t id, const std::string& text, GgufTokenType type) {
@@ -302,6 +285,15 @@ class TokensToWrite {
   std::vector<std::string> warnings_;
 };
 
+// The merges of a tokenizer.json, sorted.
+std::vector<std::pair<std::string, std::string>> sorted_merges(const TokenizerFiles& files) {
+  std::vector<std::pair<std::string, std::string>> merges;
+  for (const Json& merge : files.tokenizer->content.at("model").at("merges"))
+    merges.push_back(merge_of(merge));
+  std::sort(merges.begin(), merges.end());
+  return merges;
+}
+
 // Texts that tell tokenizers apart: cases, digits, blanks, contractions, other scripts, bytes.
 constexpr std::string_view kProbes[] = {
     "Hello, world! The quick brown fox jumps over the lazy dog.",
@@ -329,9 +321,14 @@ std::vector<std::string> add_gguf_tokens(const ModelSource& source, std::int64_t
 
 void check_gguf_tokens(const ModelSource& source, const ModelSource& written) {
   if (!source.has_tokenizer()) return;
-  const Tokenizer before = Tokenizer::from_files(source.tokenizer_files()),
-                  after = Tokenizer::from_files(written.tokenizer_files());
-  const std::string where = source.tokenizer_files().where;
+  const TokenizerFiles files = source.tokenizer_files(), written_files = written.tokenizer_files();
+  const Tokenizer before = Tokenizer::from_files(files), after = Tokenizer::from_files(written_files);
+  const std::string& where = files.where;
+  if (files.tokenizer && sorted_merges(files) != sorted_merges(written_files))
+    throw Error(
+        "{}: a GGUF file keeps SentencePiece's merges as scores of tokens: expected every pair that joins to "
+        "a token, found other merges",
+        where);
   for (TokenId id = 0; id < static_cast<TokenId>(before.vocab_size()); ++id)
     if (before.token_text(id) != after.token_text(id) && !before.token_text(id).empty())
       throw Error("{}: token {}: a GGUF file gives '{}' for '{}'", where, id, printable(after.token_text(id)),

@@ -32,7 +32,7 @@ struct QuantizeOptions {
 
 struct QuantizedTensor {
   std::string name;
-  std::string type = {};                           // of a GGUF file: "Q4_K"
+  std::string type = {};                           // in a GGUF file: "Q4_K"
   std::int64_t rows = 0, columns = 0;              // outputs and inputs
   std::int64_t bytes_before = 0, bytes_after = 0;  // in the files, scales and state included
   std::int64_t non_finite = 0;                     // numbers that were taken as 0

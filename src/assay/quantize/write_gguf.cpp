@@ -33,7 +33,7 @@ namespace {
 // A tensor of the model on its way into the file.
 struct TensorToWrite {
   std::string name, own;  // in Transformers, and in the file
-  MatrixShape shape;      // of a vector, its elements as rows of one column
+  MatrixShape shape;      // a vector has its elements as rows of one column
   const ggml::BlockType* type = nullptr;
   GgufRows rows;                 // where the file has them
   float added = 0;               // to each element
@@ -322,7 +322,7 @@ class GgufJob {
   GgufWriter writer_;
   GgufFactors factors_;
   std::vector<TensorToWrite> tensors_;
-  // Of the progress: elements, and tensors.
+  // The progress: elements, and tensors.
   std::int64_t done_ = 0, all_ = 0, tensors_done_ = 0;
   TimePoint begin_;
 };
