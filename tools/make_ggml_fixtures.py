@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/ggml_blocks.safetensors: blocks of each tensor type of GGUF, and the numbers that llama.cpp makes of them.
+"""Writes tests/fixtures/ggml_blocks.safetensors: blocks of each tensor type of GGUF, and the numbers that llama.cpp makes of them;
+and ggml_quantized.safetensors: numbers, the blocks that ggml makes of them, and the squared errors of its searched types.
 
 The reference is llama.cpp's dequantize_row_* in C, from the source distribution of llama-cpp-python on PyPI:
 
@@ -47,6 +48,17 @@ class Library:
         self.c.ggml_init.argtypes = [Parameters]
         self.c.ggml_init(Parameters(1 << 20, None, False))  # fills the table of float16
 
+    def quantize(self, name, numbers, importance=None):
+        function = self.c.ggml_quantize_chunk
+        function.restype = ctypes.c_size_t
+        function.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
+        per_block, size = gguf.GGML_QUANT_SIZES[Type[name]]
+        rows, columns = numbers.shape
+        blocks = np.zeros((rows, columns // per_block * size), np.uint8)
+        weights = None if importance is None else importance.ctypes.data
+        function(int(Type[name]), numbers.ctypes.data, blocks.ctypes.data, 0, rows, columns, weights)
+        return blocks
+
     def dequantize(self, name, blocks, elements):
         lower = name.lower()
         function = getattr(self.c, "dequantize_row_" + (lower[:-1] + "K" if lower.endswith("_k") else lower))
@@ -71,6 +83,33 @@ def blocks_of(name, random):
     return np.ascontiguousarray(blocks)
 
 
+# Written byte for byte as ggml does, and searched.
+EXACT, SEARCHED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"], ["Q4_K", "Q5_K", "Q6_K"]
+
+
+def numbers_to_quantize(random):
+    """Rows of several distributions, and rows of one number, of zeros, of one large number, of tiny ones."""
+    rows = [random.standard_normal((2, 512)) * 0.02, random.laplace(size=(2, 512)) * 0.1,
+            random.standard_t(3, size=(2, 512)), random.uniform(0.2, 1, (1, 512)), np.zeros((1, 512)),
+            np.full((1, 512), -0.7), np.eye(1, 512, 300) * 50, random.standard_normal((1, 512)) * 1e-6]  # fmt: skip
+    return np.concatenate(rows).astype(np.float32)
+
+
+def write_quantized(library, path):
+    random = np.random.default_rng(20261127)
+    numbers = numbers_to_quantize(random)
+    importance = (random.standard_normal(512) ** 2 + 0.01).astype(np.float32)
+    tensors = {"numbers": numbers, "importance": importance}
+    for name in EXACT:
+        tensors[name] = library.quantize(name, numbers)
+    for name in SEARCHED:  # a mean for each row, of the error and of the error that importance weighs
+        for suffix, weights in (("", None), (".importance", importance)):
+            blocks = library.quantize(name, numbers, weights)
+            off = numbers.astype(np.float64) - library.dequantize(name, blocks, numbers.size).reshape(numbers.shape)
+            tensors[name + suffix] = (off**2 * (1 if weights is None else weights)).mean(axis=1).astype(np.float32)
+    save_file(tensors, path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ggml", required=True, help="libggml-base.so, built as described above")
@@ -91,6 +130,7 @@ def main():
         tensors[name + ".blocks"], tensors[name + ".values"] = blocks, values.reshape(len(blocks), per_block)
     save_file(tensors, arguments.output)
     print(f"{arguments.output}: {len(TYPES)} types")
+    write_quantized(library, arguments.output.with_name("ggml_quantized.safetensors"))
 
 
 if __name__ == "__main__":

@@ -98,7 +98,15 @@ TEST_F(CliQuantize, FlagsThatSayNothingSensible) {
   expect_failure(quantize({}), 2, {"--precision"});
   expect_failure(quantize({"--precision", "nf5"}), 2, {"nf5", "nf4"});
   expect_failure(quantize({"--precision", "nf4+head"}), 2, {"LM head", "'nf4'", "'nf4+head'"});
-  expect_failure(quantize({"--precision", "bfloat16"}), 2, {"nf4", "llm-int8", "bfloat16"});
+  expect_failure(quantize({"--precision", "float16"}), 2, {"nf4", "llm-int8", "bfloat16", "float16"});
+  expect_failure(quantize({"--recipe", "Q8_0"}), 2, {"--recipe", ".gguf"});
+  const std::string gguf = (folder_.path() / "m.gguf").string();
+  expect_failure(run_program({"quantize", kModel, gguf}), 2, {"--recipe", "Q4_K_M"});
+  expect_failure(run_program({"quantize", kModel, gguf, "--recipe", "Q4_K_N"}), 2, {"Q4_K_N", "nearest"});
+  expect_failure(run_program({"quantize", kModel, gguf, "--precision", "nf4"}), 2,
+                 {"--precision", "--recipe"});
+  expect_failure(run_program({"quantize", kModel, gguf, "--recipe", "Q8_0", "--dtype", "float32"}), 2,
+                 {"--dtype", "GGUF"});
   expect_failure(quantize({"--precision", "nf4", "--dtype", "int8"}), 2, {"--dtype", "int8"});
   expect_failure(quantize({"--precision", "nf4", "--exclude", "no-such"}), 2,
                  {"--exclude", "no-such", "none"});

@@ -36,6 +36,7 @@ class TemporaryFile {
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const fs::path& path() const { return path_; }
 
   void write(std::span<const std::byte> data) {
     while (!data.empty()) {
@@ -199,6 +200,10 @@ NewFile::~NewFile() = default;
 
 void NewFile::write(std::uint64_t offset, std::span<const std::byte> data) {
   file_->write_at(offset, data);
+}
+
+const fs::path& NewFile::temporary_path() const {
+  return file_->path();
 }
 
 void NewFile::keep() {

@@ -59,6 +59,8 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   void write(std::uint64_t offset, std::span<const std::byte> data);  // throws Error
+  // Where it stands until then: what was written can be read there.
+  const std::filesystem::path& temporary_path() const;
   // Renames it into place when all bytes are on the disk. Throws Error.
   void keep();
 

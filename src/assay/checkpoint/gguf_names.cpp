@@ -1,5 +1,9 @@
 #include "assay/checkpoint/gguf_names.h"
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 namespace assay {
 
 namespace {
@@ -124,6 +128,28 @@ constexpr GgufArchitecture kArchitectures[] = {
     {"starcoder2", "starcoder2", kStarcoder2Names, kLlamaNames},
 };
 
+// What writes the tensors of a model of this type to the architecture of another: the files do not tell them
+// apart.
+constexpr std::pair<std::string_view, std::string_view> kWrittenAs[] = {{"mistral", "llama"}};
+
+// The numbers that stand in `name` where `pattern` has '#'; nothing where it does not fit.
+std::optional<std::vector<std::string>> numbers_in(std::string_view pattern, std::string_view name) {
+  std::vector<std::string> numbers;
+  while (!pattern.empty()) {
+    if (pattern.front() != '#') {
+      if (name.empty() || name.front() != pattern.front()) return std::nullopt;
+      pattern.remove_prefix(1), name.remove_prefix(1);
+      continue;
+    }
+    const std::size_t end = std::min(name.find_first_not_of("0123456789"), name.size());
+    if (end == 0) return std::nullopt;
+    numbers.emplace_back(name.substr(0, end));
+    pattern.remove_prefix(1), name.remove_prefix(end);
+  }
+  if (!name.empty()) return std::nullopt;
+  return numbers;
+}
+
 // "blk.3.attn_q" is "blk.#.attn_q" and "3".
 std::string without_block(std::string_view name, std::string_view& block) {
   constexpr std::string_view kBlock = "blk.";
@@ -132,6 +158,30 @@ std::string without_block(std::string_view name, std::string_view& block) {
   if (end == std::string_view::npos) return std::string(name);
   block = name.substr(kBlock.size(), end - kBlock.size());
   return "blk.#" + std::string(name.substr(end));
+}
+
+// The name of a tensor whose file has the prefix of the whole model.
+GgufOwnName own_name(const GgufArchitecture& architecture, std::string_view tensor) {
+  constexpr std::size_t kLongestNumber = 9;
+  std::string_view suffix;
+  for (const std::string_view each : {".weight", ".bias"})
+    if (tensor.ends_with(each)) suffix = each;
+  const std::string_view module = tensor.substr(0, tensor.size() - suffix.size());
+  for (const std::span<const GgufName> table : {architecture.names, architecture.more_names})
+    for (const GgufName& name : table) {
+      const auto numbers = suffix.empty() ? std::nullopt : numbers_in(name.transformers, module);
+      if (!numbers) continue;
+      std::string own(name.own);
+      if (const std::size_t at = own.find('#'); at != std::string::npos) own.replace(at, 1, numbers->front());
+      own += suffix;
+      // Another table may have the own name for another tensor.
+      const GgufTranslation back = translated(architecture, own);
+      const bool is_by_head = name.change == GgufChange::split_by_head;
+      if (!is_by_head && back.name != tensor) continue;
+      if (is_by_head && (numbers->size() < 2 || numbers->back().size() > kLongestNumber)) continue;
+      return {own, name.change, true, is_by_head ? std::stoll(numbers->back()) : 0};
+    }
+  return {std::string(tensor)};
 }
 
 }  // namespace
@@ -164,6 +214,22 @@ GgufTranslation translated(const GgufArchitecture& architecture, std::string_vie
       return {found + std::string(suffix), name.change, true};
     }
   return {std::string(tensor), GgufChange::none, false};
+}
+
+const GgufArchitecture* gguf_architecture_of_model(std::string_view model_type, bool has_second_norm) {
+  for (const auto& [model, other] : kWrittenAs)
+    if (model == model_type) model_type = other;
+  for (const GgufArchitecture& each : kArchitectures)
+    if (each.model_type == model_type && each.has_second_norm == has_second_norm) return &each;
+  return nullptr;
+}
+
+GgufOwnName gguf_name_of(const GgufArchitecture& architecture, std::string_view tensor) {
+  const GgufOwnName found = own_name(architecture, tensor);
+  if (found.is_known) return found;
+  // Files of a model without its LM head leave the prefix of all others out.
+  const std::string embedding = translated(architecture, "token_embd.weight").name;
+  return own_name(architecture, embedding.substr(0, embedding.find('.') + 1) + std::string(tensor));
 }
 
 std::string gguf_sibling(std::string_view tensor, std::string_view module) {

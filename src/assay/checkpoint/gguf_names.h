@@ -2,6 +2,7 @@
 // Transformers, and what llama.cpp's converters changed about each tensor.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,8 @@ struct GgufArchitecture {
 const GgufArchitecture* gguf_architecture(std::string_view name, bool has_second_norm = false);
 // Each once.
 std::vector<std::string> gguf_architectures();
+// By what config.json calls the model; null where no architecture has its tensors.
+const GgufArchitecture* gguf_architecture_of_model(std::string_view model_type, bool has_second_norm);
 
 // What the tensor is called in Transformers, with its ".weight" or ".bias", and '#' for a head where there is
 // one for each; null change where the table does not know it: then it keeps its name.
@@ -46,6 +49,15 @@ struct GgufTranslation {
   bool is_known = false;
 };
 GgufTranslation translated(const GgufArchitecture& architecture, std::string_view tensor);
+// The way back: what a tensor of Transformers is called in the file, and what converters do to it. Of one for
+// each head (split_by_head) the name is that of all heads together, and `head` its number.
+struct GgufOwnName {
+  std::string name;
+  GgufChange change = GgufChange::none;
+  bool is_known = false;
+  std::int64_t head = 0;
+};
+GgufOwnName gguf_name_of(const GgufArchitecture& architecture, std::string_view tensor);
 // The own name of a module in the block of `tensor`: of "blk.3.attn_qkv.weight" and "attn_q",
 // "blk.3.attn_q.weight".
 std::string gguf_sibling(std::string_view tensor, std::string_view module);

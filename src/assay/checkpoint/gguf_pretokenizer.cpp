@@ -20,8 +20,8 @@ constexpr PreName kPreNames[] = {{"default", Cut::none_said}, {"gpt-2", Cut::gpt
                                  {"refact", Cut::digits},     {"command-r", Cut::digits},
                                  {"smollm", Cut::digits},     {"codeshell", Cut::digits},
                                  {"exaone", Cut::digits},     {"minerva-7b", Cut::digits},
-                                 {"llama3", Cut::llama3},     {"llama-v3", Cut::llama3},
-                                 {"llama-bpe", Cut::llama3},  {"falcon3", Cut::llama3},
+                                 {"llama-bpe", Cut::llama3},  {"llama-v3", Cut::llama3},
+                                 {"llama3", Cut::llama3},     {"falcon3", Cut::llama3},
                                  {"falcon-h1", Cut::llama3},  {"pixtral", Cut::llama3},
                                  {"midm-2.0", Cut::llama3},   {"lfm2", Cut::llama3},
                                  {"dbrx", Cut::llama3},       {"smaug-bpe", Cut::llama3},
@@ -97,6 +97,24 @@ Json steps_of(Cut cut) {
   return {};
 }
 
+// A step with what it leaves out filled in, and without what changes no word.
+Json plain_step(Json step) {
+  step.erase("trim_offsets");
+  const std::string type = step.value("type", std::string());
+  if (type == "ByteLevel") {
+    step.emplace("use_regex", true);
+    step.emplace("add_prefix_space", true);
+  }
+  if (type == "Split") step.emplace("invert", false);
+  if (type == "Digits") step.emplace("individual_digits", false);
+  return step;
+}
+
+bool same_steps(const Json& own, const std::vector<Json>& steps) {
+  return std::equal(own.begin(), own.end(), steps.begin(), steps.end(),
+                    [](const Json& a, const Json& b) { return plain_step(a) == plain_step(b); });
+}
+
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -121,6 +139,18 @@ std::vector<std::string> gguf_pretokenizers() {
   std::vector<std::string> names;
   for (const PreName& each : kPreNames) names.emplace_back(each.name);
   return names;
+}
+
+std::optional<std::string_view> gguf_pretokenizer_name(const std::vector<Json>& steps, bool has_nfc,
+                                                       bool takes_whole_words) {
+  for (const PreName& each : kPreNames) {
+    GgufPretokenizer cut;
+    gguf_pretokenizer(each.name, cut);
+    if (cut.has_nfc == has_nfc && cut.takes_whole_words == takes_whole_words &&
+        same_steps(cut.pre_tokenizer.at("pretokenizers"), steps))
+      return each.name;
+  }
+  return std::nullopt;
 }
 
 }  // namespace assay

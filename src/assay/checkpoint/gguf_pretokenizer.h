@@ -1,6 +1,7 @@
 // How texts are cut into words, by tokenizer.ggml.pre: for gguf_tokenizer.cpp.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,5 +22,9 @@ struct GgufPretokenizer {
 // False for an unknown name.
 bool gguf_pretokenizer(std::string_view pre, GgufPretokenizer& out);
 std::vector<std::string> gguf_pretokenizers();
+
+// The way back: the first name whose steps these are, with these properties; nothing where there is none.
+std::optional<std::string_view> gguf_pretokenizer_name(const std::vector<Json>& steps, bool has_nfc,
+                                                       bool takes_whole_words);
 
 }  // namespace assay

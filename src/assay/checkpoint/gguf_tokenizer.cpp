@@ -224,7 +224,8 @@ class TokenizerMaker {
   }
 
   Json config() const {
-    Json config = Json::object();
+    // Transformers rebuilds the tokenizers of some model types by rules of its own, unless this is said.
+    Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
     const auto add = [&](const char* name, std::optional<std::size_t> id) {
       if (id && *id < end_) config[name] = text(*id);
     };

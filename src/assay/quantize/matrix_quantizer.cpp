@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <exception>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,40 +10,12 @@
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
 #include "assay/quant/quantizer.h"
+#include "assay/quantize/matrix_rows.h"
 #include "assay/tensor/half.h"
-#include "assay/tensor/transpose.h"
 
 namespace assay {
 
 namespace {
-
-// Calls task(i) for 0 <= i < count on the pool's threads; throws the first of what they throw.
-template <typename Task>
-void run_all(ThreadPool& pool, std::int64_t count, const Task& task) {
-  std::atomic<std::int64_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  pool.run(pool.size(), [&](std::int64_t) {
-    try {
-      for (std::int64_t i = next++; i < count; i = next++) task(i);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (failure == nullptr) failure = std::current_exception();
-      next = count;
-    }
-  });
-  if (failure != nullptr) std::rethrow_exception(failure);
-}
-
-// Numbers of a tensor that a thread holds at once, where that will do: they stay in its second-level cache.
-// Of a transposed matrix more, so that what is read of each of its rows is not too short.
-constexpr std::int64_t kSlab = std::int64_t{1} << 18, kTransposedSlab = std::int64_t{1} << 20;
-constexpr std::int64_t kSlabsTogether = 4;  // that a thread takes, between two looks at whether to stop
-
-std::int64_t rows_per_slab(const WeightSpec& weight) {
-  const std::int64_t numbers = weight.stored_transposed ? kTransposedSlab : kSlab;
-  return std::max(kQuantizedRows, numbers / weight.columns / kQuantizedRows * kQuantizedRows);
-}
 
 // What the element's column was multiplied by for SmoothQuant.
 float factor_of(const WeightSpec& weight, std::size_t i) {
@@ -76,7 +46,8 @@ MatrixQuantizer::MatrixQuantizer(const ModelSource& source, WeightFormat format,
 
 template <typename Take>
 void MatrixQuantizer::for_slabs(const WeightSpec& weight, const Take& take) {
-  const std::int64_t per_slab = rows_per_slab(weight), together = per_slab * kSlabsTogether * pool_.size();
+  const std::int64_t per_slab = rows_per_slab(weight.columns, weight.stored_transposed),
+                     together = per_slab * kSlabsTogether * pool_.size();
   constexpr std::int64_t kBytesPerNumber = 14;  // that a Slab takes for each
   require_memory({std::min(weight.rows, per_slab * pool_.size()) * weight.columns * kBytesPerNumber},
                  "quantizing " + weight.name);
@@ -154,14 +125,9 @@ Quantized MatrixQuantizer::operator()(const WeightSpec& weight, const NestedScal
 // Rows [first_row, first_row + rows) of the outputs.
 void MatrixQuantizer::read(const WeightSpec& weight, std::int64_t first_row, std::int64_t rows,
                            Slab& slab) const {
-  const CheckpointTensor at = source_.find(weight.name);
   slab.originals.resize(static_cast<std::size_t>(rows * weight.columns));
-  if (!weight.stored_transposed)
-    return at.read_floats(first_row * weight.columns, rows * weight.columns, slab.originals.data());
-  slab.stored.resize(slab.originals.size());
-  for (std::int64_t k = 0; k < weight.columns; ++k)
-    at.read_floats(k * weight.rows + first_row, rows, slab.stored.data() + k * rows);
-  transpose(slab.stored.data(), rows, weight.columns, rows, slab.originals.data(), weight.columns);
+  read_matrix_rows(source_.find(weight.name), {weight.rows, weight.columns, weight.stored_transposed},
+                   first_row, rows, slab.stored, slab.originals.data());
 }
 
 // What is quantized: the originals as the type of everything else holds them; for int8 of our own as they

@@ -30,6 +30,8 @@
 #include "assay/quant/quantizer.h"
 #include "assay/quantize/companions.h"
 #include "assay/quantize/matrix_quantizer.h"
+#include "assay/quantize/plain_folder.h"
+#include "assay/quantize/target.h"
 #include "assay/quantize/writable.h"
 #include "assay/session/calibrate.h"
 #include "assay/session/load.h"
@@ -77,7 +79,7 @@ class Job {
         dtype_(dtype_of(options.config.dtype, *source_, plan_)),
         pool_(options.config.threads.value_or(default_thread_count())) {
     check_writable(spec_, *source_);
-    check_target(out);
+    check_folder_target(out, *source_, options.replaces);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
   }
 
@@ -119,10 +121,11 @@ class Job {
         throw FieldError(field.key, "it changes nothing of a folder: expected none");
     Precision precision = precision_of(config.precision.value_or(Preset::nf4));
     if (!precision.is_quantized() || precision.weights == formats::kInt4G128)
-      throw FieldError("precision",
-                       "a folder can hold nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static, "
-                       "found {}",
-                       precision.name);
+      throw FieldError(
+          "precision",
+          "a folder can hold float32, bfloat16, nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic "
+          "or int8-static, found {}",
+          precision.name);
     RunConfig without_dtype = config;  // which this class writes itself
     without_dtype.dtype.reset();
     apply_to(precision, without_dtype);
@@ -137,20 +140,6 @@ class Job {
     if (coverage_of(plan).quantized == 0)
       throw Error("{}: {} quantizes nothing of this model", candidate, precision_.name);
     return plan;
-  }
-
-  // Only what looks like a model is replaced, and never the one that is read.
-  void check_target(const fs::path& out) const {
-    std::error_code code;
-    if (out.empty()) throw UsageError("OUT: expected the name of a new folder, found an empty one");
-    if (!fs::exists(out, code)) return;
-    if (fs::equivalent(out, source_->path(), code))
-      throw UsageError("{}: the target is the model itself: expected another folder", out.string());
-    if (!options_.replaces)
-      throw Error("{} exists already: expected a new name, or --force to replace a model there",
-                  out.string());
-    if (fs::is_directory(out, code) && !fs::is_empty(out, code) && !fs::exists(out / "config.json", code))
-      throw Error("{}: --force replaces model folders, and this one has no config.json", out.string());
   }
 
   // Runs the text, and plans again with what it told.
@@ -430,6 +419,8 @@ class Job {
 
 QuantizeReport quantize_model(const std::string& candidate, const fs::path& out,
                               const QuantizeOptions& options) {
+  if (options.config.precision == Preset::float32 || options.config.precision == Preset::bfloat16)
+    return write_plain_folder(candidate, out, options);
   return Job(candidate, out, options).run(out);
 }
 

@@ -15,22 +15,24 @@
 
 namespace assay {
 
+// What is being done, how many of how many tensors are, and the seconds that are left; unset: not known yet.
+// Called several times a second.
+using QuantizeProgress = std::function<void(const std::string& now, std::int64_t done, std::int64_t all,
+                                            std::optional<double> seconds_left)>;
+
 struct QuantizeOptions {
   // The precision is nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic or int8-static; a dtype that is not set
-  // is the model's own. What a folder cannot hold (an LM head in another format, a KV cache, ...) is an
-  // error.
+  // is the model's own. Or float32 or bfloat16: then nothing is quantized (plain_folder.h). What a folder
+  // cannot hold (an LM head in another format, a KV cache, ...) is an error.
   RunConfig config = {.precision = Preset::nf4};
   bool replaces = false;  // a model folder that stands at the target
-  // What is being done, how many of how many tensors are, and the seconds that are left; unset: not known
-  // yet. Called several times a second.
-  std::function<void(const std::string& now, std::int64_t done, std::int64_t all,
-                     std::optional<double> seconds_left)>
-      on_progress = {};
+  QuantizeProgress on_progress = {};
   std::function<bool()> should_stop = {};
 };
 
 struct QuantizedTensor {
   std::string name;
+  std::string type = {};                           // in a GGUF file: "Q4_K"
   std::int64_t rows = 0, columns = 0;              // outputs and inputs
   std::int64_t bytes_before = 0, bytes_after = 0;  // in the files, scales and state included
   std::int64_t non_finite = 0;                     // numbers that were taken as 0
@@ -46,10 +48,11 @@ struct QuantizeReport {
   std::uint64_t file_bytes_before = 0, file_bytes_after = 0;  // the sizes of the weight files
   std::int64_t parameters = 0;                                // how many the model has, tied ones once
   double seconds = 0;
-  std::string calibration_sha256;  // the hash of the text; empty: none was read
-  std::string calibration_change;  // what became of its line ends, as TextFile has it
-  double calibration_s = 0;        // the part of `seconds` for running the text
-  std::vector<std::string> files;  // that were written
+  std::string calibration_sha256;          // the hash of the text; empty: none was read
+  std::string calibration_change;          // what became of its line ends, as TextFile has it
+  double calibration_s = 0;                // the part of `seconds` for running the text
+  std::vector<std::string> files;          // that were written
+  std::vector<std::string> warnings = {};  // what of the model is not in them, as clauses
 };
 
 // Quantizes the modules that Transformers would (less what `modules` leaves out), as it would: the weights

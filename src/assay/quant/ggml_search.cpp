@@ -1,0 +1,306 @@
+#include "assay/quant/ggml_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "assay/tensor/half.h"
+
+namespace assay::ggml {
+
+namespace {
+
+constexpr int kSuperBlock = 256, kLanes = 8, kRounds = 4;
+constexpr int kLargestMinimumScale = 63;  // the highest of six bits
+
+// To the nearest whole number, ties to even, of magnitudes below 2^22: adding and taking off leaves no bits
+// behind the point. Loops of it become vector instructions.
+float nearest(float x) {
+  constexpr float kRound = 12582912.0F;
+  return (x + kRound) - kRound;
+}
+
+float half_precision(float x) {
+  return f16_to_float(float_to_f16(x));
+}
+
+// Sums in lanes, which loops over a group add to.
+struct LaneSums {
+  float lanes[kLanes] = {};
+  float total() const {
+    float sum = 0;
+    for (const float lane : lanes) sum += lane;
+    return sum;
+  }
+};
+
+// A group's numbers and what its errors weigh.
+struct SearchedGroup {
+  const float *x, *w;
+};
+
+// Squared error of a group whose codes are rounded for this scale and minimum: restored = scale * code -
+// minimum, codes from `low` to `high`.
+template <int size>
+float exact_error(const SearchedGroup& group, float scale, float minimum, float low, float high,
+                  float* codes) {
+  const float inverse = scale != 0 ? 1.0F / scale : 0.0F;
+  LaneSums error;
+  for (int i = 0; i < size; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) {
+      const float wanted = group.x[i + l] + minimum;
+      const float code = nearest(std::min(high, std::max(low, wanted * inverse)));
+      const float off = wanted - scale * code;
+      codes[i + l] = code;
+      error.lanes[l] += group.w[i + l] * off * off;
+    }
+  return error.total();
+}
+
+struct ScaleAndMinimum {
+  float scale = 0, minimum = 0;
+};
+
+// What least squares give for a group's codes, with a minimum that is subtracted and not negative.
+template <int size>
+ScaleAndMinimum fitted(const SearchedGroup& group, const float* codes, bool has_minimum) {
+  LaneSums sum_w, sum_q, sum_qq, sum_x, sum_xq;
+  for (int i = 0; i < size; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) {
+      const float w = group.w[i + l], wq = w * codes[i + l], wx = w * group.x[i + l];
+      sum_w.lanes[l] += w;
+      sum_q.lanes[l] += wq;
+      sum_x.lanes[l] += wx;
+      sum_qq.lanes[l] += wq * codes[i + l];
+      sum_xq.lanes[l] += wx * codes[i + l];
+    }
+  const float w = sum_w.total(), q = sum_q.total(), qq = sum_qq.total(), x = sum_x.total(),
+              xq = sum_xq.total();
+  const float determinant = w * qq - q * q;
+  if (has_minimum && determinant > 0) {
+    const ScaleAndMinimum both{(w * xq - x * q) / determinant, (q * xq - qq * x) / determinant};
+    if (both.minimum > 0) return both;
+  }
+  return {qq > 0 ? xq / qq : 0.0F, 0};
+}
+
+// The best scale and minimum of a group for itself. `starts` are inverse scales to round with.
+template <int size, typename Starts>
+ScaleAndMinimum best_of_group(const SearchedGroup& group, float minimum, float low, float high,
+                              bool has_minimum, const Starts& starts) {
+  ScaleAndMinimum best;
+  float codes[size], least = -1;
+  for (const float inverse : starts) {
+    if (inverse == 0 || !std::isfinite(inverse)) continue;
+    exact_error<size>(group, 1.0F / inverse, minimum, low, high, codes);
+    const ScaleAndMinimum found = fitted<size>(group, codes, has_minimum);
+    if (has_minimum && !(found.scale > 0)) continue;
+    const float error = exact_error<size>(group, found.scale, found.minimum, low, high, codes);
+    if (least < 0 || error < least) least = error, best = found;
+  }
+  return best;
+}
+
+// What a super-block is made of: whole scales and minima of its groups, their factors, and codes.
+template <int groups>
+struct SuperBlock {
+  float factor = 0, minimum_factor = 0;  // as float16 holds them
+  int scales[groups] = {}, minima[groups] = {};
+  float codes[kSuperBlock] = {};
+  float error = 0;
+};
+
+// Limits of a type.
+struct Limits {
+  float low, high;            // codes
+  int low_scale, high_scale;  // whole scales of groups
+  bool has_minimum;
+};
+
+template <int groups>
+class SuperBlockSearch {
+  static constexpr int kSize = kSuperBlock / groups;
+
+ public:
+  SuperBlockSearch(const float* x, const float* w, const Limits& limits) : x_(x), w_(w), limits_(limits) {}
+
+  SuperBlock<groups> run() {
+    float furthest = 0,
+          deepest = 0;  // the scale of largest magnitude, with its sign, and the largest minimum
+    for (int g = 0; g < groups; ++g) {
+      wanted_[g] = limits_.has_minimum ? with_minimum(group(g)) : symmetric(group(g));
+      if (std::abs(wanted_[g].scale) > std::abs(furthest)) furthest = wanted_[g].scale;
+      deepest = std::max(deepest, wanted_[g].minimum);
+    }
+    // The lowest whole scale is the one further from zero, where there are negative ones.
+    const auto whole = static_cast<float>(limits_.low_scale < 0 ? limits_.low_scale : limits_.high_scale);
+    SuperBlock<groups> best = with_factors(furthest / whole, deepest / kLargestMinimumScale, nullptr);
+    for (int round = 0; round < kRounds; ++round) {
+      const ScaleAndMinimum factors = fitted_factors(best);
+      const SuperBlock<groups> next = with_factors(factors.scale, factors.minimum, &best);
+      if (!(next.error < best.error)) break;
+      best = next;
+    }
+    return best;
+  }
+
+ private:
+  SearchedGroup group(int g) const { return {x_ + g * kSize, w_ + g * kSize}; }
+
+  ScaleAndMinimum symmetric(const SearchedGroup& group) const {
+    constexpr int kSteps = 8;
+    float largest = 0;
+    for (int i = 0; i < kSize; ++i)
+      if (std::abs(group.x[i]) > std::abs(largest)) largest = group.x[i];
+    float starts[2 * (2 * kSteps + 1)];
+    for (int k = -kSteps; k <= kSteps; ++k) {
+      starts[k + kSteps] = (limits_.low + 0.125F * static_cast<float>(k)) / largest;
+      starts[k + 3 * kSteps + 1] = (limits_.high + 0.125F * static_cast<float>(k)) / largest;
+    }
+    return best_of_group<kSize>(group, 0, limits_.low, limits_.high, false, starts);
+  }
+
+  ScaleAndMinimum with_minimum(const SearchedGroup& group) const {
+    constexpr int kSteps = 12;
+    const auto [low, high] = std::minmax_element(group.x, group.x + kSize);
+    const float minimum = std::max(0.0F, -*low), range = *high + minimum;
+    if (range <= 0) return {0, minimum};  // all the same, below zero
+    float starts[2 * kSteps + 1];
+    for (int k = -kSteps; k <= kSteps; ++k)
+      starts[k + kSteps] = (limits_.high + 0.1F * static_cast<float>(k)) / range;
+    return best_of_group<kSize>(group, minimum, limits_.low, limits_.high, true, starts);
+  }
+
+  // Whole scales and minima for these factors: those around what each group wants, or around `before`.
+  SuperBlock<groups> with_factors(float factor, float minimum_factor,
+                                  const SuperBlock<groups>* before) const {
+    SuperBlock<groups> block;
+    block.factor = half_precision(factor);
+    block.minimum_factor = half_precision(minimum_factor);
+    for (int g = 0; g < groups; ++g) {
+      const int scale = before != nullptr ? before->scales[g] : whole_of(wanted_[g].scale, block.factor),
+                minimum = before != nullptr ? before->minima[g]
+                                            : whole_of(wanted_[g].minimum, block.minimum_factor);
+      block.error += best_around(g, scale, minimum, block);
+    }
+    return block;
+  }
+
+  static int whole_of(float wanted, float factor) {
+    constexpr float kFar = 1024;
+    return factor == 0 ? 0 : static_cast<int>(nearest(std::clamp(wanted / factor, -kFar, kFar)));
+  }
+
+  float best_around(int g, int scale, int minimum, SuperBlock<groups>& block) const {
+    float codes[kSize], least = -1;
+    const int reach = limits_.has_minimum ? 1 : 0;
+    for (int s = scale - 1; s <= scale + 1; ++s)
+      for (int m = minimum - reach; m <= minimum + reach; ++m) {
+        const int tried = std::clamp(s, limits_.low_scale, limits_.high_scale),
+                  tried_minimum = std::clamp(m, 0, kLargestMinimumScale);
+        const float error = exact_error<kSize>(group(g), block.factor * static_cast<float>(tried),
+                                               block.minimum_factor * static_cast<float>(tried_minimum),
+                                               limits_.low, limits_.high, codes);
+        if (least >= 0 && !(error < least)) continue;
+        least = error;
+        block.scales[g] = tried;
+        block.minima[g] = tried_minimum;
+        std::copy_n(codes, kSize, block.codes + g * kSize);
+      }
+    return least;
+  }
+
+  // The factors that least squares give for all that is whole.
+  ScaleAndMinimum fitted_factors(const SuperBlock<groups>& block) const {
+    double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;  // restored = factor * a - minimum_factor * b
+    for (int g = 0; g < groups; ++g)
+      for (int i = g * kSize; i < (g + 1) * kSize; ++i) {
+        const double a = block.scales[g] * static_cast<double>(block.codes[i]), b = block.minima[g];
+        const double wa = static_cast<double>(w_[i]) * a, wb = static_cast<double>(w_[i]) * b;
+        aa += wa * a;
+        ab += wa * b;
+        bb += wb * b;
+        ax += wa * static_cast<double>(x_[i]);
+        bx += wb * static_cast<double>(x_[i]);
+      }
+    const double determinant = aa * bb - ab * ab;
+    if (determinant > 0) {
+      const double minimum = (ab * ax - aa * bx) / determinant;
+      if (minimum > 0)
+        return {static_cast<float>((bb * ax - ab * bx) / determinant), static_cast<float>(minimum)};
+    }
+    return {aa > 0 ? static_cast<float>(ax / aa) : 0.0F, 0};
+  }
+
+  const float *x_, *w_;
+  Limits limits_;
+  ScaleAndMinimum wanted_[groups] = {};
+};
+
+std::byte byte_of_bits(int bits) {
+  return static_cast<std::byte>(static_cast<unsigned char>(bits));
+}
+void put_factor(float factor, std::byte* at) {
+  const std::uint16_t half = float_to_f16(factor);
+  std::memcpy(at, &half, sizeof half);
+}
+
+// Codes of 64 elements to 32 bytes of nibbles, twice four times.
+void put_k_nibbles(const float* codes, std::byte* q) {
+  for (int e = 0; e < kSuperBlock; e += 64)
+    for (int i = 0; i < 32; ++i)
+      q[e / 2 + i] = byte_of_bits((static_cast<int>(codes[e + i]) & 15) |
+                                  (static_cast<int>(codes[e + 32 + i]) & 15) << 4);
+}
+
+// Six bits each of eight scales and eight minima, in twelve bytes.
+void put_k_scales(const int* scales, const int* minima, std::byte* s) {
+  for (int i = 0; i < 4; ++i) {
+    s[i] = byte_of_bits(scales[i] | scales[i + 4] >> 4 << 6);
+    s[i + 4] = byte_of_bits(minima[i] | minima[i + 4] >> 4 << 6);
+    s[i + 8] = byte_of_bits((scales[i + 4] & 15) | (minima[i + 4] & 15) << 4);
+  }
+}
+
+void put_k_block(int bits, const SuperBlock<8>& block, std::byte* out) {
+  put_factor(block.factor, out);
+  put_factor(block.minimum_factor, out + 2);
+  put_k_scales(block.scales, block.minima, out + 4);
+  if (bits == 5) {
+    for (int i = 0; i < 32; ++i) {
+      int high = 0;
+      for (int j = 0; j < 8; ++j) high |= (static_cast<int>(block.codes[32 * j + i]) >> 4) << j;
+      out[16 + i] = byte_of_bits(high);
+    }
+  }
+  put_k_nibbles(block.codes, out + (bits == 5 ? 48 : 16));
+}
+
+void put_six_bits(const SuperBlock<16>& block, std::byte* out) {
+  std::memset(out, 0, 192);
+  for (int e = 0; e < kSuperBlock; ++e) {
+    const int code = static_cast<int>(block.codes[e]) + 32;
+    const int half = e / 128, part = e % 128 / 32, l = e % 32;
+    out[64 * half + l + 32 * (part & 1)] |= byte_of_bits((code & 15) << (part < 2 ? 0 : 4));
+    out[128 + 32 * half + l] |= byte_of_bits(code >> 4 << 2 * part);
+  }
+  for (int g = 0; g < 16; ++g) out[192 + g] = byte_of_bits(block.scales[g]);
+  put_factor(block.factor, out + 208);
+}
+
+}  // namespace
+
+void search_super_block(int bits, const float* x, const float* weights, std::byte* block) {
+  float ones[kSuperBlock];
+  if (weights == nullptr) {
+    std::fill_n(ones, kSuperBlock, 1.0F);
+    weights = ones;
+  }
+  if (bits == 6)
+    return put_six_bits(SuperBlockSearch<16>(x, weights, {-32, 31, -128, 127, false}).run(), block);
+  const float most = bits == 5 ? 31 : 15;
+  put_k_block(bits, SuperBlockSearch<8>(x, weights, {0, most, 0, 63, true}).run(), block);
+}
+
+}  // namespace assay::ggml
