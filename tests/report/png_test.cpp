@@ -177,6 +177,7 @@ TEST(WrittenReports, AreNamedInTheirOrder) {
                                                     "results_wide.csv", "samples.csv", "tradeoff.csv"}));
   EXPECT_EQ(names_in(folder.path() / "out/plots").size(), has_png ? 6U : 3U);
   EXPECT_EQ(read_results(folder.path() / "out/results.json").rows.size(), 3U);
+  EXPECT_EQ(read_results(folder.path() / "out").rows.size(), 3U);
 }
 
 // One row is no table to draw, and without a trade-off there is no file of it.

@@ -4,12 +4,24 @@
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/model/model.h"
 #include "assay/session/load.h"
+#include "assay/session/resolve.h"
 #include "cuda_emulation/emulated_runtime.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
 
 namespace assay {
 namespace {
+
+TEST(GpuDtype, AnInstructionSetAndAMaskAskForACpu) {
+  RunConfig config;
+  EXPECT_FALSE(asks_for_cpu(config));
+  config.cpu_mask = {0};
+  EXPECT_TRUE(asks_for_cpu(config));
+  EXPECT_TRUE(is_on_cpu(device_of(config)));
+  config.cpu_mask.clear();
+  config.isa = Isa::scalar;
+  EXPECT_TRUE(asks_for_cpu(config));
+}
 
 LoadedModel load_on_gpu(const RunConfig& config, const std::string& folder) {
   LoadOptions options;

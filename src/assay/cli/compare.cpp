@@ -104,11 +104,11 @@ int history(const HistoryFlags& flags) {
 void add_compare(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<CompareFlags>();
   CLI::App* command = app.add_subcommand("compare", "Compare two runs case by case, by statistical tests");
-  command->add_option("A", flags->a, "results.json of the earlier run")->required();
-  command->add_option("B", flags->b, "results.json of the later run")->required();
+  command->add_option("A", flags->a, "results.json of the earlier run, or its folder")->required();
+  command->add_option("B", flags->b, "results.json of the later run, or its folder")->required();
   flags->gate.add_to(*command);
   command->add_flag("--json", flags->is_json, "Print one JSON document to standard output");
-  command->footer("Example: assay compare old/results.json new/results.json --fail-on latency:3%,size:0%");
+  command->footer("Example: assay compare old new --fail-on latency:3%,size:0%");
   command->callback([flags, &exit_code] { exit_code = compare(*flags); });
 }
 

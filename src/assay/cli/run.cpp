@@ -122,10 +122,10 @@ void add_report(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* command =
       app.add_subcommand("report", "Write the report of a results.json again; needs no model");
-  command->add_option("RESULTS", flags->file, "The results.json of a run")->required();
+  command->add_option("RESULTS", flags->file, "The results.json of a run, or its folder")->required();
   command->add_option("-o,--output", flags->folder, "Folder to write the report to [print it only]");
   command->add_flag("--json", flags->is_json, "Print the paths of the written files as JSON");
-  command->footer("Example: assay report assay-results/results.json -o copy");
+  command->footer("Example: assay report assay-results -o copy");
   command->callback([flags, &exit_code] {
     const ResultSet results = report::read_results(flags->file);
     std::vector<std::filesystem::path> paths;

@@ -55,12 +55,12 @@ class RowBuilder {
                                   fmt::format("{:.0f} to {:.0f}", all.lowest_mhz, all.highest_mhz));
     int repeats = 0;
     for (const auto& [place, sample] : result_.samples) repeats += sample.roofline_repeats > 0 ? 1 : 0;
+    const std::size_t runs = result_.samples.size();
     if (repeats > 0)
-      row.warnings.push_back(
-          {WarningKind::roofline_disturbed,
-           fmt::format("the roofline was disturbed in {} of {} runs and was measured again", repeats,
-                       result_.samples.size()),
-           repeats, 0});
+      row.warnings.push_back({WarningKind::roofline_disturbed,
+                              fmt::format("the roofline was disturbed{} and was measured again",
+                                          runs == 1 ? "" : fmt::format(" in {} of {} runs", repeats, runs)),
+                              repeats, 0});
     if (hashes.size() > 1)
       row.warnings.push_back({WarningKind::nondeterministic, "equal runs generated different token ids",
                               static_cast<double>(hashes.size()), 1});

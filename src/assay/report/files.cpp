@@ -75,7 +75,8 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   return written;
 }
 
-ResultSet read_results(const fs::path& file) {
+ResultSet read_results(const fs::path& path) {
+  const fs::path file = fs::is_directory(path) ? path / "results.json" : path;
   return results_from_json(parse_ordered_json(read_text_file(file), file.string()), file.string());
 }
 

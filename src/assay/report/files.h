@@ -19,7 +19,8 @@ struct WrittenReports {
 // then; plots that cannot be written or drawn are a note.
 WrittenReports write_reports(const ResultSet& results, const std::filesystem::path& folder);
 
-// Reads a results.json back. Throws Error for a file that is none, or of another schema version.
-ResultSet read_results(const std::filesystem::path& file);
+// Reads a results.json back, or the one in a folder. Throws Error for a file that is none, or of another
+// schema version.
+ResultSet read_results(const std::filesystem::path& path);
 
 }  // namespace assay::report

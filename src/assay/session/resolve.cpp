@@ -163,8 +163,11 @@ std::vector<Warning> warnings_of(const ResolvedRun& run, const Backend& backend)
 
 Device device_of(const RunConfig& config) {
   const Device device = config.device.value_or(Device{Device::Kind::automatic});
-  const bool wants_cpu = config.isa || !config.cpu_mask.empty();
-  return device.kind == Device::Kind::automatic && wants_cpu ? Device{} : chosen_device(device);
+  return device.kind == Device::Kind::automatic && asks_for_cpu(config) ? Device{} : chosen_device(device);
+}
+
+bool asks_for_cpu(const RunConfig& config) {
+  return config.isa || !config.cpu_mask.empty();
 }
 
 Preset baseline_preset(const Device& device) {

@@ -40,8 +40,12 @@ ResolvedRun resolve(ResolvedRun run, const ModelSource& source, const ModelSpec&
 // What there is to say of how `run` computes on a backend that was made of it.
 std::vector<Warning> warnings_of(const ResolvedRun& run, const Backend& backend);
 
-// A configuration runs there: an instruction set or a CPU mask asks for the CPU where the device may be any.
+// A configuration runs there: the CPU where the device may be any and asks_for_cpu(); else the first that can
+// be used.
 Device device_of(const RunConfig& config);
+
+// An instruction set and a CPU mask say nothing of a GPU.
+bool asks_for_cpu(const RunConfig& config);
 // What a configuration runs as on its device: a CPU computes float16, as precision or dtype, in float32.
 RunConfig resolved_for_device(RunConfig config);
 // The configuration for a checkpoint that is quantized already, as `stored`: without a precision, without

@@ -109,9 +109,11 @@ std::string said(const MoreProcesses& more) {
 std::string small_sentence(const Recommendation& r) {
   std::string text = fmt::format("For a small device, choose {}: its weights take {}", r.small_device,
                                  shown_mebibytes(r.small_bytes));
-  if (r.small_perplexity_ratio)
-    text +=
-        fmt::format(", and its perplexity is at most {:.4g} times the baseline's", *r.small_perplexity_ratio);
+  if (r.small_perplexity_ratio) {
+    const std::string ratio = fmt::format("{:.4g}", *r.small_perplexity_ratio);
+    text += ratio == "1" ? ", and its perplexity is at most the baseline's"
+                         : fmt::format(", and its perplexity is at most {} times the baseline's", ratio);
+  }
   return text + ".";
 }
 
