@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "assay/machine/machine.h"
+#include "assay/results/choice.h"
 #include "assay/results/finding.h"
 #include "assay/results/scenario.h"
 #include "assay/results/setting.h"
@@ -142,6 +143,7 @@ struct ExperimentResult {
   std::vector<GeneratedText> texts;
   std::vector<Finding> findings;
   std::optional<NoiseEstimate> noise;  // that an A/A run found
+  std::vector<LeftOut> left_out = {};  // for want of time
   bool is_interrupted = false;
 
   void add(ExperimentResult other);
@@ -176,6 +178,8 @@ struct ResultSet {
   std::optional<NoiseEstimate> noise;  // that the A/A run at the start found
   std::vector<Finding> findings;       // trends, fits, what to use
   std::string caption;                 // how it was measured
+  std::optional<Choice> choice = {};   // where there was a budget of time
+  std::vector<LeftOut> left_out = {};
 
   // Appends what a study found out.
   void add(ExperimentResult found);

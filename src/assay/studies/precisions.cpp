@@ -96,6 +96,18 @@ std::vector<Case> precision_cases(const ExperimentContext& context, Scenario sce
   return cases;
 }
 
+bool is_essential(const RunConfig& configuration) {
+  constexpr Preset kFirst[] = {Preset::float32, Preset::bfloat16, Preset::int8_dynamic, Preset::nf4};
+  return !configuration.precision ||
+         (!configuration.quantize_head &&
+          std::find(std::begin(kFirst), std::end(kFirst), *configuration.precision) != std::end(kFirst));
+}
+
+void mark_essential(const std::vector<Case>& cases, CostedStudy& costed) {
+  for (std::size_t i = 1; i < cases.size(); ++i)
+    costed.cases[i].is_essential = is_essential(cases[i].configuration);
+}
+
 void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
                      std::vector<CaseOutcome>& outcomes) {
   const auto shown_as = choose_configurations(context, precisions_or_default(context, precisions)).shown_as;
@@ -130,7 +142,13 @@ Study precisions_study() {
        .compared_with = ComparedWith::first_case,
        .finish = [](const ExperimentContext& context, const Options& options,
                     std::vector<CaseOutcome>& outcomes,
-                    ExperimentResult&) { add_equal_names(context, options.precisions, outcomes); }});
+                    ExperimentResult&) { add_equal_names(context, options.precisions, outcomes); },
+       .add_costs =
+           [](const ExperimentContext& context, const Options& options, const CostOf&, CostedStudy& costed) {
+             mark_essential(precision_cases(context, Scenario::precisions, options.precisions,
+                                            options.prompt, options.new_tokens),
+                            costed);
+           }});
 }
 
 ExperimentResult run_varied_precision(const ExperimentContext& context, const PrecisionsOptions& options) {
