@@ -44,12 +44,14 @@ std::string choice_key(const Case& spec);
 
 struct CostedCase {
   std::string key = {};            // choice_key()
+  std::string label = {};          // of its row
+  std::string value = {};          // of the flag that asks for it; empty: none does
   std::string configuration = {};  // what is loaded, once in each process for all of its cases
   Need need = Need::baseline;
   bool is_essential = true;
-  bool is_asked = false;  // by a flag of its own
-  bool is_long = false;   // it is measured once
-  double load_s = 0;      // starting a process, loading, quantizing
+  bool is_asked = false;               // by a flag of its own
+  bool is_long = false;                // it is measured once
+  double load_s = 0;                   // starting a process, loading, quantizing
   double prefill_s = 0, decode_s = 0;  // of one run with all new tokens
   double once_s = 0;                   // beside its runs: texts, a corpus
   std::int64_t new_tokens = 1;
@@ -62,9 +64,9 @@ struct CostedStudy {
   std::vector<CostedCase> cases = {};  // the first is what the others are compared with
   SweepOptions sweep = {};             // as without a budget; what it fixes is kept
   bool has_asked_tokens = false;
-  bool is_sweep = true;  // false: each case is loaded and takes once_s
+  bool is_sweep = true;        // false: each case is loaded and takes once_s
   bool needs_verdict = false;  // fewer than kMinProcesses are of no use
-  double once_s = 0;     // beside its cases
+  double once_s = 0;           // beside its cases
 };
 
 // `before_s`: what the run has taken so far, which the budget includes.

@@ -118,7 +118,7 @@ class SweepRun {
     for (CaseResult* c : order) {
       if (stopped()) return;
       // The first case of all is what the others are compared with.
-      if (is_late() && c != &result_.cases.front() && was_begun_.count(c) == 0) continue;
+      if (options_.is_late() && c != &result_.cases.front() && was_begun_.count(c) == 0) continue;
       show(fmt::format("{}: warming up {}", name_, c->spec.label), replicate, 0);
       attempt(*c, [&] { warm_up(*c); });
       tell_cases();
@@ -147,8 +147,6 @@ class SweepRun {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.next() % i]);
   }
 
-  bool is_late() const { return options_.deadline && options_.clock() >= *options_.deadline; }
-
   // Whether a visit as long as the one before it would end too late.
   bool would_be_late() const {
     return options_.deadline && !visits_.empty() &&
@@ -160,7 +158,7 @@ class SweepRun {
   }
 
   bool is_over() const {
-    if (is_late()) return true;
+    if (options_.is_late()) return true;
     const TimePoint begin = options_.is_in_series ? measure_begin_ : begin_;
     return options_.max_time_s && elapsed(begin, options_.clock()).value >= *options_.max_time_s;
   }

@@ -37,7 +37,7 @@ struct SweepOptions {
   // No case, round or process begins after it, and no process that would end after it if it took as long as
   // the one before. The first case is always measured.
   std::optional<TimePoint> deadline = {};
-  std::int64_t fewest = 1;                // rounds that run whatever max_time_s says
+  std::int64_t fewest = 1;  // rounds that run whatever max_time_s says
   // One of several sweeps, each in the sessions that the one before has left; max_time_s begins at the first
   // round, so that it leaves out loading and warming up.
   bool is_in_series = false;
@@ -47,6 +47,8 @@ struct SweepOptions {
   OnCases on_cases = {};
   ShouldStop should_stop = {};
   TimeSource clock = Clock::now;  // for the limits above and the time left; tests have their own
+
+  bool is_late() const { return deadline && clock() >= *deadline; }
 };
 
 }  // namespace assay

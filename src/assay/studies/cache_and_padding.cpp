@@ -118,7 +118,9 @@ class Ablation {
       fit_positions();
     }
     if (options_.has_padding) compare_paddings();
-    if (!result_.is_interrupted)
+    if (context_.sweep.is_late())
+      result_.left_out.push_back({.study = "ablation", .what = "the audit", .reason = std::string(kSlower)});
+    else if (!result_.is_interrupted)
       result_.audit = audit(context_, {context_.baseline}, padded_prompts(context_, options_),
                             std::min<std::int64_t>(16, options_.new_tokens));
   }

@@ -81,6 +81,11 @@ class PerplexityRun {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
       const RunConfig& configuration = configurations_[i];
+      if (i > 0 && sweep.is_late()) {
+        late_.push_back(
+            {.study = "perplexity", .what = configuration.label(), .reason = std::string(kSlower)});
+        continue;
+      }
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
                           static_cast<std::int64_t>(configurations_.size()),
@@ -93,7 +98,8 @@ class PerplexityRun {
       all.push_back(std::move(scored));
     }
     ExperimentResult result;
-    result.is_interrupted = all.size() < configurations_.size();
+    result.is_interrupted = all.size() + late_.size() < configurations_.size();
+    result.left_out = late_;
     for (const Scored& scored : all) add_row(scored, all.front(), result);
     return result;
   }
@@ -216,6 +222,7 @@ class PerplexityRun {
   const PerplexityOptions& options_;
   const std::filesystem::path corpus_;
   const std::vector<RunConfig> configurations_;
+  std::vector<LeftOut> late_;
   std::string text_;
 };
 
@@ -239,9 +246,8 @@ Windows windows_of(const ExperimentContext& context, const PerplexityOptions& op
   const std::int64_t length =
       std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
   const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-  const std::int64_t further = std::max<std::int64_t>(0, tokens - length);
   return {baseline_case(context, Scenario::perplexity, "window", {ids}, 1),
-          static_cast<double>(1 + (further + stride - 1) / stride)};
+          static_cast<double>(1 + tokens / stride)};
 }
 
 double predicted_perplexity_s(const ExperimentContext& context, const PerplexityOptions& options,
@@ -264,13 +270,14 @@ void add_perplexity_costs(const ExperimentContext& context, const PerplexityOpti
     windows.one.configuration = configuration;
     const CaseCost cost = cost_of(windows.one);
     costed.cases.push_back({.key = scored_key(configuration),
+                            .label = configuration.label(),
                             .configuration = configuration.key(),
                             .need = Need::perplexity,
-                            .is_essential = costed.cases.empty() || is_essential(configuration),
                             .load_s = cost.load_s,
                             .once_s = windows.count * cost.prefill_s,
                             .memory_share = cost.memory_share});
   }
+  add_precisions(context, options.precisions, configurations_of(context, options), costed);
 }
 
 }  // namespace

@@ -96,16 +96,19 @@ std::vector<Case> precision_cases(const ExperimentContext& context, Scenario sce
   return cases;
 }
 
-bool is_essential(const RunConfig& configuration) {
+void add_precisions(const ExperimentContext& context, const std::vector<std::string>& precisions,
+                    const std::vector<RunConfig>& configurations, CostedStudy& costed) {
   constexpr Preset kFirst[] = {Preset::float32, Preset::bfloat16, Preset::int8_dynamic, Preset::nf4};
-  return !configuration.precision ||
-         (!configuration.quantize_head &&
-          std::find(std::begin(kFirst), std::end(kFirst), *configuration.precision) != std::end(kFirst));
-}
-
-void mark_essential(const std::vector<Case>& cases, CostedStudy& costed) {
-  for (std::size_t i = 1; i < cases.size(); ++i)
-    costed.cases[i].is_essential = is_essential(cases[i].configuration);
+  for (std::size_t i = 0; i < configurations.size(); ++i) {
+    const RunConfig& own = configurations[i];
+    costed.cases[i].is_essential = i == 0 || !own.precision ||
+                                   (!own.quantize_head && std::find(std::begin(kFirst), std::end(kFirst),
+                                                                    *own.precision) != std::end(kFirst));
+  }
+  for (const std::string& text : precisions_or_default(context, precisions))
+    for (const RunConfig& own : choose_configurations(context, {text}).configurations)
+      for (CostedCase& c : costed.cases)
+        if (c.value.empty() && c.configuration == own.key()) c.value = text;
 }
 
 void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
@@ -145,8 +148,9 @@ Study precisions_study() {
                     ExperimentResult&) { add_equal_names(context, options.precisions, outcomes); },
        .add_costs =
            [](const ExperimentContext& context, const Options& options, const CostOf&, CostedStudy& costed) {
-             mark_essential(precision_cases(context, Scenario::precisions, options.precisions,
-                                            options.prompt, options.new_tokens),
+             add_precisions(context, options.precisions,
+                            choose_configurations(context, precisions_or_default(context, options.precisions))
+                                .configurations,
                             costed);
            }});
 }

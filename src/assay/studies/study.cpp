@@ -33,6 +33,22 @@ Need need_of(Scenario scenario) {
   }
 }
 
+std::string value_of(const Case& spec, std::int64_t prompt_tokens) {
+  switch (spec.scenario) {
+    case Scenario::lengths:
+    case Scenario::cache:
+      return std::to_string(prompt_tokens);
+    case Scenario::batches:
+      return std::to_string(spec.batch_size);
+    case Scenario::threads:
+      return std::to_string(spec.configuration.threads.value_or(0));
+    case Scenario::kv_cache:
+      return spec.label;
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 ExperimentContext chosen_context(const ExperimentContext& context, const std::string& study) {
@@ -63,6 +79,8 @@ CostedStudy costs_of_cases(const ExperimentContext& context, const std::string& 
     const CaseCost cost = cost_of(spec);
     const bool is_long = cost.longest_prompt > kLongPrompt;
     costed.cases.push_back({.key = choice_key(spec),
+                            .label = spec.label,
+                            .value = value_of(spec, cost.longest_prompt),
                             .configuration = spec.configuration.key(),
                             .need = is_long ? Need::long_prompts : need_of(spec.scenario),
                             .is_long = is_long,
@@ -76,8 +94,8 @@ CostedStudy costs_of_cases(const ExperimentContext& context, const std::string& 
 }
 
 ExperimentResult run_cases(const ExperimentContext& context, const std::string& study,
-                           const std::string& title, const std::vector<Case>& all,
-                           ComparedWith compared_with, const Finish& finish) {
+                           const std::string& title, const std::vector<Case>& all, ComparedWith compared_with,
+                           const Finish& finish) {
   const std::vector<Case> cases = chosen_cases(context, study, all);
   const SweepResult swept = run_sweep(*context.sessions, title, cases, context.sweep);
   std::vector<CaseOutcome> outcomes;

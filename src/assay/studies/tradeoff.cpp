@@ -177,7 +177,10 @@ Study tradeoff_study() {
            },
        .add_costs =
            [](const ExperimentContext& context, const Options& options, const CostOf&, CostedStudy& costed) {
-             mark_essential(tradeoff_cases(context, options), costed);
+             add_precisions(context, options.precisions,
+                            choose_configurations(context, precisions_or_default(context, options.precisions))
+                                .configurations,
+                            costed);
              for (CostedCase& c : costed.cases)
                c.once_s = static_cast<double>(options.prompts.size() - 1) * (c.prefill_s + c.decode_s);
            },
