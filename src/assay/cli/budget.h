@@ -17,7 +17,7 @@ namespace assay::cli {
 
 struct BudgetFlags {
   std::string budget = "10min";
-  std::string choice;  // of an earlier run, as its config.json has it; empty: none
+  std::string choice;  // that an earlier run made, as its config.json has it; empty: none
 
   void add_to(CLI::App& app);
   std::optional<double> seconds() const;  // unset: none; throws UsageError

@@ -44,18 +44,18 @@ std::string choice_key(const Case& spec);
 
 struct CostedCase {
   std::string key = {};            // choice_key()
-  std::string label = {};          // of its row
-  std::string value = {};          // of the flag that asks for it; empty: none does
+  std::string label = {};          // that its row has
+  std::string value = {};          // that its flag takes; empty: it has none
   std::string configuration = {};  // what is loaded, once in each process for all of its cases
   Need need = Need::baseline;
   bool is_essential = true;
   bool is_asked = false;               // by a flag of its own
   bool is_long = false;                // it is measured once
   double load_s = 0;                   // starting a process, loading, quantizing
-  double prefill_s = 0, decode_s = 0;  // of one run with all new tokens
+  double prefill_s = 0, decode_s = 0;  // one run's, with all new tokens
   double once_s = 0;                   // beside its runs: texts, a corpus
   std::int64_t new_tokens = 1;
-  double memory_share = 0;  // of what may be loaded together
+  double memory_share = 0;  // a configuration's, where 1 is all that may be loaded
   double run_s(std::int64_t most_tokens) const;
 };
 

@@ -30,7 +30,7 @@ struct Choice {
   double before_s = 0;  // that the run had taken when it chose; the budget includes it
   std::vector<ChosenStudy> studies;
 
-  double predicted_s() const;  // of the whole run, from its begin
+  double predicted_s() const;  // the whole run's, from its begin
   double whole_s() const;      // the same without a budget
   bool is_whole() const;
   const ChosenStudy* find(const std::string& study) const;  // null where there is none
@@ -45,7 +45,7 @@ struct LeftOut {
   std::string study = {}, what = {};  // "lengths", "8176 tokens"
   std::string reason = {};            // empty: it did not fit
   std::string command = {};           // that would measure it; empty: not known
-  double predicted_s = 0;             // of the command; 0: not known
+  double predicted_s = 0;             // the command's; 0: not known
   bool operator==(const LeftOut&) const = default;
 };
 

@@ -93,11 +93,9 @@ CostedStudy costs_of_cases(const ExperimentContext& context, const std::string& 
   return costed;
 }
 
-ExperimentResult run_cases(const ExperimentContext& context, const std::string& study,
-                           const std::string& title, const std::vector<Case>& all, ComparedWith compared_with,
-                           const Finish& finish) {
-  const std::vector<Case> cases = chosen_cases(context, study, all);
-  const SweepResult swept = run_sweep(*context.sessions, title, cases, context.sweep);
+ExperimentResult run_cases(const ExperimentContext& context, const std::string& name,
+                           const std::vector<Case>& cases, ComparedWith compared_with, const Finish& finish) {
+  const SweepResult swept = run_sweep(*context.sessions, name, cases, context.sweep);
   std::vector<CaseOutcome> outcomes;
   for (const CaseResult& c : swept.cases) {
     CaseOutcome& outcome = outcomes.emplace_back(CaseOutcome{c, row_of(c, context), std::nullopt});
@@ -116,7 +114,7 @@ ExperimentResult run_cases(const ExperimentContext& context, const std::string& 
   if (!swept.is_interrupted)
     for (const Case& spec : cases)
       if (swept.find(spec.key()) == nullptr)
-        result.left_out.push_back({.study = study, .what = spec.label, .reason = std::string(kSlower)});
+        result.left_out.push_back({.study = name, .what = spec.label, .reason = std::string(kSlower)});
   return result;
 }
 

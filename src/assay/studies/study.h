@@ -88,11 +88,9 @@ struct StudyOf {
 // `result` says already whether the sweep was interrupted.
 using Finish = std::function<void(std::vector<CaseOutcome>& outcomes, ExperimentResult& result)>;
 // The runner: measures the cases side by side, makes a row of each and compares it. Failed cases are rows
-// with their reason; after an interruption, cases that never began are left out. Of the study `study` what the
-// context's choice says is measured.
-ExperimentResult run_cases(const ExperimentContext& context, const std::string& study,
-                           const std::string& title, const std::vector<Case>& cases,
-                           ComparedWith compared_with, const Finish& finish);
+// with their reason; after an interruption, cases that never began are left out.
+ExperimentResult run_cases(const ExperimentContext& context, const std::string& name,
+                           const std::vector<Case>& cases, ComparedWith compared_with, const Finish& finish);
 // The context with the processes and runs that its choice gives a study.
 ExperimentContext chosen_context(const ExperimentContext& context, const std::string& study);
 // The cases that it gives it, with their new tokens.
@@ -133,10 +131,13 @@ Study to_study(StudyOf<Options> of) {
     const Options& typed = own(options);
     const ExperimentContext chosen = chosen_context(context, of.name);
     if (of.run) return of.run(chosen, typed);
-    return run_cases(chosen, of.name, of.title, of.cases(context, typed), of.compared_with,
-                     [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
-                       if (of.finish) of.finish(context, typed, outcomes, result);
-                     });
+    ExperimentResult result =
+        run_cases(chosen, of.title, chosen_cases(context, of.name, of.cases(context, typed)),
+                  of.compared_with, [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& found) {
+                    if (of.finish) of.finish(chosen, typed, outcomes, found);
+                  });
+    for (LeftOut& one : result.left_out) one.study = of.name;
+    return result;
   };
   study.conclude = of.conclude ? of.conclude : [](ExperimentResult&) { return std::vector<Finding>(); };
   study.run = [measure = study.measure, conclude = study.conclude](const ExperimentContext& context,
