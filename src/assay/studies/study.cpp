@@ -118,6 +118,11 @@ ExperimentResult run_cases(const ExperimentContext& context, const std::string& 
   return result;
 }
 
+ExperimentResult with_name(const std::string& study, ExperimentResult result) {
+  for (LeftOut& one : result.left_out) one.study = study;
+  return result;
+}
+
 void append_findings(const std::function<std::vector<Finding>(ExperimentResult&)>& conclude,
                      ExperimentResult& judged) {
   for (Finding& finding : conclude(judged)) judged.findings.push_back(std::move(finding));

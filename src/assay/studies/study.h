@@ -91,6 +91,8 @@ using Finish = std::function<void(std::vector<CaseOutcome>& outcomes, Experiment
 // with their reason; after an interruption, cases that never began are left out.
 ExperimentResult run_cases(const ExperimentContext& context, const std::string& name,
                            const std::vector<Case>& cases, ComparedWith compared_with, const Finish& finish);
+// The result with the study's name in what was left out.
+ExperimentResult with_name(const std::string& study, ExperimentResult result);
 // The context with the processes and runs that its choice gives a study.
 ExperimentContext chosen_context(const ExperimentContext& context, const std::string& study);
 // The cases that it gives it, with their new tokens.
@@ -136,8 +138,7 @@ Study to_study(StudyOf<Options> of) {
                   of.compared_with, [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& found) {
                     if (of.finish) of.finish(chosen, typed, outcomes, found);
                   });
-    for (LeftOut& one : result.left_out) one.study = of.name;
-    return result;
+    return with_name(of.name, std::move(result));
   };
   study.conclude = of.conclude ? of.conclude : [](ExperimentResult&) { return std::vector<Finding>(); };
   study.run = [measure = study.measure, conclude = study.conclude](const ExperimentContext& context,
@@ -153,9 +154,8 @@ Study to_study(StudyOf<Options> of) {
                         : predicted_sweep_s(of.cases(context, own(options)), context.sweep, seconds_of);
   };
   study.costs = [=](const ExperimentContext& context, const std::any& options, const CostOf& cost_of) {
-    const Options& typed = own(options);
-    CostedStudy costed = costs_of_cases(context, of.name, of.cases(context, typed), cost_of);
-    if (of.add_costs) of.add_costs(context, typed, cost_of, costed);
+    CostedStudy costed = costs_of_cases(context, of.name, of.cases(context, own(options)), cost_of);
+    if (of.add_costs) of.add_costs(context, own(options), cost_of, costed);
     return costed;
   };
   study.applies = [=](const ExperimentContext& context, const std::any& options) {
