@@ -117,8 +117,7 @@ class Choosing {
       for (const Runs& runs : {Runs{kMinProcesses, kMinRounds}, {kMinProcesses, 1}, {1, kMinRounds}})
         if (change(i, [&](ChosenStudy& chosen) { set_runs(studies_[i], chosen, runs); })) break;
     for_each_need([](const CostedCase&) { return true; });
-    for (const std::size_t i : by_need())
-      change(i, [](ChosenStudy& chosen) { chosen.most_tokens.reset(); });
+    for (const std::size_t i : by_need()) change(i, [](ChosenStudy& chosen) { chosen.most_tokens.reset(); });
     for (const std::size_t i : by_need()) {
       const SweepOptions& asked = studies_[i].sweep;
       if (*choice_.studies[i].processes < asked.processes.value_or(kMinProcesses)) continue;
@@ -172,7 +171,8 @@ class Choosing {
     for (std::size_t i = 0; i < studies_.size(); ++i)
       for (const CostedCase& c : studies_[i].cases)
         if (c.is_asked || (i == 0 && &c == &studies_[i].cases.front()))
-          change(i, [&](ChosenStudy& chosen) { chosen.left_out.erase(c.key); }, true);
+          change(
+              i, [&](ChosenStudy& chosen) { chosen.left_out.erase(c.key); }, true);
   }
 
   // Whether what a case is compared with is measured.
