@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <tuple>
 
 #include "assay/base/error.h"
 #include "assay/studies/suite.h"
@@ -173,8 +172,7 @@ TEST(SuitePlan, WritesWhatTheRunSharesIntoEveryStudy) {
   options.new_tokens = 40;
   options.prompts = {"one"};
   options.studies["lengths"] = LengthsOptions{.lengths = {7}};
-  for (const PlannedStudy& planned : suite_plan(options)) {
-    const auto& [study, own] = std::tie(planned.study, planned.options);
+  for (const auto& [study, own, has_cases, has_tokens] : suite_plan(options)) {
     if (study->name == "trade-off") {
       const auto& tradeoff = std::any_cast<const TradeoffOptions&>(own);
       EXPECT_EQ(tradeoff.precisions, options.precisions);

@@ -74,7 +74,7 @@ constexpr Topic kTopics[] = {
     {"--time", kMeasuring, "SECONDS"},
     {"--max-time", kMeasuring, "SECONDS"},
     {"--budget", kMeasuring, "TIME"},
-    {"--choice", kMeasuring, "TEXT"},
+    {"--choice", kMeasuring, "JSON"},
     {"--case-timeout", kMeasuring, "SECONDS"},
     {"--seed", kMeasuring, "N"},
     {"--margin", kMeasuring, "PERCENT"},

@@ -11,9 +11,6 @@ namespace assay {
 
 namespace {
 
-// Measuring the roofline, a request and an answer.
-constexpr double kBesideRun_s = 0.02;
-
 // As warm_up() in sweep.cpp warms up.
 int warm_ups(double run_s, bool is_first_of_session, bool is_first_process) {
   constexpr double kLong_s = 1.5, kShort_s = 0.25;
@@ -33,7 +30,7 @@ Visit visit_of(const std::vector<const CostedCase*>& cases, const ChosenStudy& c
   for (const CostedCase* c : cases) {
     const bool is_once = chosen.once.count(c->key) > 0;
     if (is_once && !is_first) continue;
-    const double run = c->run_s(chosen.most_tokens.value_or(c->new_tokens)) + kBesideRun_s;
+    const double run = c->run_s(chosen.most_tokens.value_or(c->new_tokens)) + c->beside_run_s;
     const bool is_new = loaded.insert(c->configuration).second;
     if (is_new) visit.start_s += c->load_s;
     if (is_first) visit.start_s += run;  // the first run

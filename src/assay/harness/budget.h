@@ -53,6 +53,7 @@ struct CostedCase {
   bool is_long = false;                // it is measured once
   double load_s = 0;                   // starting a process, loading, quantizing
   double prefill_s = 0, decode_s = 0;  // one run's, with all new tokens
+  double beside_run_s = 0.02;          // beside each run: measuring the roofline, a request
   double once_s = 0;                   // beside its runs: texts, a corpus
   std::int64_t new_tokens = 1;
   double memory_share = 0;  // a configuration's, where 1 is all that may be loaded

@@ -87,6 +87,7 @@ CostedStudy costs_of_cases(const ExperimentContext& context, const std::string& 
                             .load_s = cost.load_s,
                             .prefill_s = cost.prefill_s,
                             .decode_s = cost.decode_s,
+                            .beside_run_s = cost.beside_run_s,
                             .new_tokens = spec.new_tokens,
                             .memory_share = cost.memory_share});
   }
