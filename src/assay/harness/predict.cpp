@@ -14,6 +14,7 @@
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/session/resolve.h"
+#include "assay/statistics/statistics.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {
@@ -244,15 +245,24 @@ SpeedFactors measure_factors(const ExperimentContext& context, const ModelSource
   }
   Session& session = context.sessions->of(context.baseline);
   session.run(spec);  // the first touches pages
-  const TimePoint begin = Clock::now();
-  const Sample run = session.run(spec);
-  const double beside_s = std::max(0.0, elapsed(begin, Clock::now()).value - run.total_latency_s);
+  // A single run of a small model takes milliseconds, which any interruption multiplies.
+  constexpr std::size_t kRuns = 7;
+  constexpr double kEnough_s = 2;
+  std::vector<double> prefill, decode, beside;
+  const TimePoint first = Clock::now();
+  do {
+    const TimePoint begin = Clock::now();
+    const Sample run = session.run(spec);
+    prefill.push_back(run.prefill_s);
+    decode.push_back(run.decode_s());
+    beside.push_back(std::max(0.0, elapsed(begin, Clock::now()).value - run.total_latency_s));
+  } while (prefill.size() < kRuns && elapsed(first, Clock::now()).value < kEnough_s);
   const auto factor = [](double measured, double from_peaks) {
-    constexpr double kMost = 20;  // beyond it something else was measured
+    constexpr double kMost = 5;  // beyond it something else was measured
     return from_peaks > 0 && measured > 0 ? std::clamp(measured / from_peaks, 1 / kMost, kMost) : 1;
   };
-  return {factor(load_s, predicted.load_s), factor(run.prefill_s, predicted.prefill_s),
-          factor(run.decode_s(), predicted.decode_s), beside_s};
+  return {factor(load_s, predicted.load_s), factor(statistics::median(prefill), predicted.prefill_s),
+          factor(statistics::median(decode), predicted.decode_s), statistics::median(beside)};
 }
 
 std::function<double(const Case&)> seconds_predictor(const ExperimentContext& context,

@@ -47,8 +47,8 @@ using CostOf = std::function<CaseCost(const Case&)>;
 // Asks for the peaks of each arithmetic once. Valid as long as `context` and `source` live.
 CostOf cost_predictor(const ExperimentContext& context, const ModelSource& source,
                       const SpeedFactors& factors = {}, const ReachedPeaks& peaks_of = usual_peaks);
-// Loads the baseline, again where that is short, runs a short case twice, and compares the loading and the
-// later run with what is predicted. Throws what loading and the case throw.
+// Loads the baseline, again where that is short, runs a short case a few times, and compares the loading and
+// the median run with what is predicted. Throws what loading and the case throw.
 SpeedFactors measure_factors(const ExperimentContext& context, const ModelSource& source,
                              const ReachedPeaks& peaks_of = usual_peaks);
 
