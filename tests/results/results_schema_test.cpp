@@ -115,6 +115,8 @@ ResultSet everything() {
   results.model.coverage.tensors = {{"a", "nf4", ""}, {"b", "float32", "it is an embedding"}};
   results.model.coverage.quantized = 1;
   results.other_comparisons = results.comparisons;
+  results.choice = Choice{600, 2, {{"edge", 3, 2, 16, {"a"}, {"b"}, true, 5, 50}}};
+  results.left_out = {{"edge", "very long", "it did not fit", "assay probe demo", 50}};
   const Comparison& c = results.comparisons[0];
   results.findings = {NoiseFinding{*results.noise, 0.02},
                       TextDivergence{"nf4", {{3, 5, 0.1, 0.2}}},

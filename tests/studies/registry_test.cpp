@@ -172,7 +172,7 @@ TEST(SuitePlan, WritesWhatTheRunSharesIntoEveryStudy) {
   options.new_tokens = 40;
   options.prompts = {"one"};
   options.studies["lengths"] = LengthsOptions{.lengths = {7}};
-  for (const auto& [study, own] : suite_plan(options)) {
+  for (const auto& [study, own, has_cases, has_tokens] : suite_plan(options)) {
     if (study->name == "trade-off") {
       const auto& tradeoff = std::any_cast<const TradeoffOptions&>(own);
       EXPECT_EQ(tradeoff.precisions, options.precisions);

@@ -233,7 +233,7 @@ int bench(const BenchFlags& flags, const CLI::App& command, const std::string& c
 
 // Flags of other studies that a test has no use for: it is one case in one process.
 void remove_flags_of_sweeps(CLI::App& command) {
-  for (const char* flag : {"--processes", "--narrow", "--time", "--seed"})
+  for (const char* flag : {"--processes", "--narrow", "--time", "--seed", "--budget", "--choice"})
     command.remove_option(command.get_option(flag));
 }
 

@@ -73,6 +73,8 @@ constexpr Topic kTopics[] = {
     {"--narrow", kMeasuring, "PERCENT"},
     {"--time", kMeasuring, "SECONDS"},
     {"--max-time", kMeasuring, "SECONDS"},
+    {"--budget", kMeasuring, "TIME"},
+    {"--choice", kMeasuring, "JSON"},
     {"--case-timeout", kMeasuring, "SECONDS"},
     {"--seed", kMeasuring, "N"},
     {"--margin", kMeasuring, "PERCENT"},
@@ -97,7 +99,7 @@ constexpr Topic kTopics[] = {
 
 // What most runs are given, in the order in which their help shows it.
 constexpr std::string_view kMaxUsedOfRun[] = {"--output", "--precision", "--prompt",  "--max-new-tokens",
-                                              "--skip",   "--time",      "--dry-run", "--resume",
+                                              "--skip",   "--budget",    "--dry-run", "--resume",
                                               "--device", "--threads"};
 
 // "--max-new-tokens", the first of an option's long names.

@@ -23,6 +23,7 @@
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
 #include "assay/report/written_results.h"
+#include "assay/results/choice_json.h"
 #include "assay/results/results_json.h"
 #include "assay/results/takeaways.h"
 #include "assay/studies/suite_plan.h"
@@ -92,6 +93,7 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
             "Memory limit of all workers together, in MiB [90 % of the available memory]", 1);
   add_whole(app, "--worker-memory", worker_memory_mb, "Memory limit of one worker, in MiB [no limit]", 1);
   add_real(app, "--case-timeout", case_timeout_s, "Seconds after which a case counts as timed out [600]");
+  budget.add_to(app);
   app.add_flag("--dry-run", is_dry_run, "Show the cases with predicted time and memory; run nothing");
   app.add_flag("--resume", resumes, "Continue the run that was interrupted in the same folder");
   app.add_option("--config", "JSON or TOML file whose keys are long flag names; flags override it");
@@ -99,8 +101,18 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
 }
 
 Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::string command_line)
-    : flags_(flags), command_line_(std::move(command_line)), progress_(flags.output.shows_progress()) {
+    : flags_(flags),
+      command_line_(std::move(command_line)),
+      is_run_(command.get_name() == "run"),
+      first_table_(
+          [this](const std::string& text) {
+            progress_.clear();
+            note(text);
+          },
+          Clock::now),
+      progress_(flags.output.shows_progress()) {
   refuse_empty_values(command);
+  flags.budget.seconds();
   if (flags.narrow_percent <= 0)
     throw UsageError("--narrow: expected a number above 0, found {}", flags.narrow_percent);
   if (flags.time_s < 0) throw UsageError("--time: expected 0 or more seconds, found {}", flags.time_s);
@@ -132,7 +144,53 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   options.sweep.should_stop = is_interrupted;
   options.sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t,
                                      std::optional<double> left) { progress_.show(time_left(left) + now); };
+  if (!flags.output.is_quiet) options.sweep.on_cases = first_table_.teller();
   experiment_ = std::make_unique<WorkerExperiment>(options);
+}
+
+// A choice is kept by the journal itself: a run may be resumed with or without its config.json.
+std::string Measuring::identity_of_flags() const {
+  nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
+  flags.erase("choice");
+  return flags.dump();
+}
+
+Chosen Measuring::chosen_now(const std::vector<PlannedStudy>& plan, const SpeedFactors& factors,
+                             double before_s) {
+  const CostOf cost_of = cost_predictor(experiment(), experiment_->source(), factors);
+  return chosen_for(flags_.budget, costs_of(experiment(), plan, cost_of), before_s,
+                    commands_of(config_, flags_.folder, is_run_));
+}
+
+void Measuring::choose(const std::vector<PlannedStudy>& plan) {
+  if (!flags_.budget.seconds()) return;
+  ExperimentContext& context = experiment();
+  const auto make = [&] {
+    SpeedFactors factors;
+    if (flags_.budget.choice.empty())
+      context.sessions->attempt(
+          context.baseline, [&] { factors = measure_factors(context, experiment_->source()); },
+          context.sweep.should_stop);
+    return chosen_now(plan, factors, elapsed(begin_, Clock::now()).value);
+  };
+  Chosen chosen = resumed(
+      journal_.get(), "budget", "choice", chosen_from_json, [](const Chosen& made) { return to_json(made); },
+      make);
+  // A little more than was predicted, so that what is left of a process can end.
+  constexpr double kGrace = 1.15;
+  context.sweep.deadline =
+      begin_ + std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(
+                   kGrace * std::max(chosen.choice.budget_s, chosen.choice.predicted_s())));
+  if (!flags_.folder.empty()) {
+    nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
+    flags["choice"] = assay::to_json(chosen.choice).dump();
+    write_file_atomically(std::filesystem::path(flags_.folder) / "config.json",
+                          flags.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  }
+  if (!flags_.output.is_quiet)
+    for (const std::string& line : lines_of(chosen)) note(line);
+  context.choice = std::make_shared<const Choice>(std::move(chosen.choice));
+  left_out_ = std::move(chosen.left_out);
 }
 
 void Measuring::begin() {
@@ -147,8 +205,8 @@ void Measuring::begin() {
   ensure_writable_folder(flags_.folder);
   lock_ = std::make_unique<FolderLock>(flags_.folder);
   const std::filesystem::path folder(flags_.folder);
-  journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
-                                       sha256_hex(identity + config_ + ASSAY_VERSION), flags_.resumes);
+  journal_ = std::make_unique<Journal>(
+      folder / "journal.jsonl", sha256_hex(identity + identity_of_flags() + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
   if (flags_.resumes)
     for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
@@ -162,8 +220,10 @@ PredictedSeconds Measuring::predicted_seconds() {
 
 Measuring::~Measuring() = default;
 
-int Measuring::show_plan(const std::vector<Case>& cases) {
+int Measuring::show_plan(const std::vector<Case>& cases, const std::vector<PlannedStudy>& plan) {
   const std::vector<PredictedCase> predicted = predict_cases(experiment(), experiment_->source(), cases);
+  std::optional<Chosen> chosen;
+  if (!plan.empty() && flags_.budget.seconds()) chosen = chosen_now(plan, {}, 0);
   if (flags_.output.is_json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const PredictedCase& p : predicted) {
@@ -174,7 +234,9 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
       if (!p.why_not.empty()) row["error"] = p.why_not;  // it will fail
       rows.push_back(std::move(row));
     }
-    answer_json({{"cases", rows}});
+    nlohmann::ordered_json json{{"cases", rows}};
+    if (chosen) json["budget"] = to_json(*chosen);
+    answer_json(json);
     return 0;
   }
   report::Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MiB)"},
@@ -208,6 +270,14 @@ int Measuring::show_plan(const std::vector<Case>& cases) {
                      "on top.\n",
                      predicted.size() == 1 ? "1 case takes" : fmt::format("{} cases take", predicted.size()),
                      all));
+  if (chosen) {
+    answer(fmt::format(
+        "Within the budget of {}, with loading, audits and perplexities, this machine's usual speed "
+        "makes it {}.\n",
+        report::shown_duration(chosen->choice.budget_s),
+        report::shown_duration(chosen->choice.predicted_s())));
+    for (const std::string& line : lines_of(*chosen)) answer_text(line + "\n");
+  }
   return 0;
 }
 
@@ -223,9 +293,13 @@ void Measuring::add_facts(ResultSet& results) const {
   results.model.sha256 = sha256_;
   results.other_models = others_;
   const nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
-  for (const auto& [name, value] : flags.items())
+  for (const auto& [name, value] : flags.items()) {
+    if (name == "choice") continue;  // the results have it
     results.configuration.emplace_back("--" + name,
                                        value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  if (experiment_->get().choice) results.choice = *experiment_->get().choice;
+  results.left_out.insert(results.left_out.begin(), left_out_.begin(), left_out_.end());
   if (is_interrupted()) results.status = RunStatus::interrupted;
 }
 
@@ -295,13 +369,14 @@ int measure(const MeasureFlags& flags, const CLI::App& command, const std::strin
             const std::vector<PlannedStudy>& plan) {
   Measuring measuring(flags, command, command_line);
   const std::vector<Case> cases = cases_of(measuring.experiment(), plan);
-  if (flags.is_dry_run) return measuring.show_plan(cases);
+  if (flags.is_dry_run) return measuring.show_plan(cases, plan);
   measuring.begin();
   ResultSet results = measuring.new_results();
   if (!flags.output.is_json && !flags.output.is_quiet)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", results.model.id,
                        measuring.experiment().sessions->facts(measuring.experiment().baseline).device,
                        results.model.dtype));
+  measuring.choose(plan);
   results.add(run_studies(measuring.experiment(), plan,
                           plan.size() > 1 ? measuring.predicted_seconds() : PredictedSeconds{}));
   return measuring.finish(std::move(results));

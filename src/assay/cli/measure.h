@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assay/base/process.h"
+#include "assay/cli/budget.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
 #include "assay/harness/case.h"
@@ -30,6 +31,7 @@ struct MeasureFlags {
   bool is_of_speed_alone = false;
   bool takes_models = false;        // --with
   std::vector<std::string> others;  // models beside the first
+  BudgetFlags budget;
 
   void add_to(CLI::App& app, bool is_model_required);
   std::vector<std::string> precisions() const { return words_of(model.precision); }
@@ -47,11 +49,15 @@ class Measuring {
   ExperimentContext& experiment() { return experiment_->get(); }
   const WorkerExperiment& workers() const { return *experiment_; }
   // Prints what would run, with its predicted time and memory. The exit code.
-  int show_plan(const std::vector<Case>& cases);
+  // With what the budget leaves out of the studies, none of which may be given.
+  int show_plan(const std::vector<Case>& cases, const std::vector<PlannedStudy>& plan = {});
   // Hashes the model and opens the output folder with its journal.
   void begin();
   // For the time left, where it is shown; else empty.
   PredictedSeconds predicted_seconds();
+  // Chooses what of the studies fits the budget, and says so. Loads the baseline, to see how fast it is; a
+  // resumed run keeps its choice.
+  void choose(const std::vector<PlannedStudy>& plan);
   // An empty result set of the baseline; throws what loading throws.
   ResultSet new_results();
   // Prints a result, whose files are written already; the last argument: an error in writing them, if any.
@@ -62,12 +68,18 @@ class Measuring {
 
  private:
   void add_facts(ResultSet& results) const;
+  Chosen chosen_now(const std::vector<PlannedStudy>& plan, const SpeedFactors& factors, double before_s);
+  std::string identity_of_flags() const;
   void answer_json_of(const ResultSet& results, const report::WrittenReports& written) const;
   void answer_text_of(const ResultSet& results, const report::WrittenReports& written,
                       const std::exception_ptr& unwritten) const;
 
   const MeasureFlags& flags_;
   std::string command_line_, config_;
+  const bool is_run_;  // every study in one
+  const TimePoint begin_ = Clock::now();
+  std::vector<LeftOut> left_out_;
+  FirstTable first_table_;
   Progress progress_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<Journal> journal_;

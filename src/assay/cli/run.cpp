@@ -24,6 +24,9 @@ struct RunFlags {
   std::string skipped;
   std::int64_t max_new_tokens = 50;
   bool has_no_cache = false;
+  const CLI::Option* tokens = nullptr;
+
+  bool has_asked_tokens() const { return tokens->count() > 0; }
 };
 
 std::vector<const Study*> parts() {
@@ -51,9 +54,14 @@ SuiteOptions options_of(const RunFlags& flags) {
   options.new_tokens = flags.max_new_tokens;
   options.uses_cache = !flags.has_no_cache;
   options.truncation = flags.prompt.truncation();
-  for (PlannedStudy& planned : flags.studies.plan(options.precisions, flags.measure.reading()))
+  for (PlannedStudy& planned : flags.studies.plan(options.precisions, flags.measure.reading())) {
+    if (planned.has_asked_cases) options.asked.insert(planned.study->name);
     options.studies[planned.study->name] = std::move(planned.options);
+  }
   options.skipped = words_of(flags.skipped);
+  if (!options.precisions.empty()) options.asked.insert({"trade-off", "perplexity"});
+  if (!flags.prompt.is_empty()) options.asked.insert("baseline");
+  options.has_asked_tokens = flags.has_asked_tokens();
   return options;
 }
 
@@ -61,16 +69,18 @@ int run_all(const RunFlags& flags, const CLI::App& command, const std::string& c
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   const std::vector<Case> cases = suite_cases(measuring.experiment(), options);
-  if (flags.measure.is_dry_run) return measuring.show_plan(cases);
-  measuring.begin();
   ExperimentContext& context = measuring.experiment();
   if (!options.precisions.empty())
     context.baseline = choose_configurations(context, options.precisions).configurations.front();
+  const std::vector<PlannedStudy> plan = suite_plan(options);
+  if (flags.measure.is_dry_run) return measuring.show_plan(cases, plan);
+  measuring.begin();
   options.predicted_seconds = measuring.predicted_seconds();
   const ResultSet head = measuring.new_results();
   if (!flags.measure.output.is_json)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", head.model.id,
                        context.sessions->facts(context.baseline).device, head.model.dtype));
+  measuring.choose(plan);
   return measuring.finish(run_quantization_exercise(context, options));
 } catch (const FieldError& error) {
   if (error.field() == "skipped") throw FieldError("skip", "{}", error.problem());
@@ -102,8 +112,8 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   command->add_option(
       "--truncate", flags->prompt.truncate,
       "Side to cut a prompt on that exceeds the context: left, right or none [none: an error]");
-  add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
-            "New tokens per prompt; at most 16 in sweeps and ablations [50]", 1);
+  flags->tokens = add_whole(*command, "-n,--max-new-tokens", flags->max_new_tokens,
+                            "New tokens per prompt; at most 16 in sweeps and ablations [50]", 1);
   flags->studies.add_to_run(*command, parts());
   command->add_option(
       "--skip", flags->skipped,

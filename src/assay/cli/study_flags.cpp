@@ -112,12 +112,22 @@ FieldError StudyFlags::named_by_flag(const FieldError& error) const {
 std::vector<PlannedStudy> StudyFlags::plan(const std::vector<std::string>& precisions,
                                            const Reading& reading) const {
   std::vector<PlannedStudy> plan;
-  for (const Study* study : studies_) plan.push_back({study, study->defaults});
+  for (const Study* study : studies_) plan.push_back({.study = study, .options = study->defaults});
   for (const auto& flag : flags_) {
     const bool is_precision = flag->name == kPrecision;
     if (!is_precision && !flag->is_given()) continue;
     const OptionValue value = is_precision ? OptionValue(precisions) : flag->value(reading);
-    for (const auto& [study, option] : flag->sets) option->set(plan[study].options, value);
+    const bool is_tokens = flag->name == "max-new-tokens";
+    // Everything else that is one number or text changes how a case runs.
+    const bool is_cases =
+        is_precision ? !precisions.empty()
+                     : flag->kind == StudyOption::Kind::wholes || flag->kind == StudyOption::Kind::words ||
+                           flag->kind == StudyOption::Kind::prompts || flag->name == "length";
+    for (const auto& [study, option] : flag->sets) {
+      option->set(plan[study].options, value);
+      plan[study].has_asked_cases |= is_cases;
+      plan[study].has_asked_tokens |= is_tokens;
+    }
   }
   return plan;
 }

@@ -38,6 +38,7 @@ struct Case {
   std::vector<std::pair<std::string, std::string>> parameters =
       {};                              // that of its row, beside what follows from the above
   std::vector<Warning> warnings = {};  // known before it runs
+  bool is_measured_once = false;       // one timed run in one process, for its length
 
   // What tells it from every other case.
   std::string key() const;

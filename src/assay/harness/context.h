@@ -13,6 +13,7 @@
 #include "assay/base/units.h"
 #include "assay/config/run_config.h"
 #include "assay/harness/sweep_options.h"
+#include "assay/results/choice.h"
 #include "assay/results/verdict.h"
 
 namespace assay {
@@ -41,7 +42,8 @@ struct ExperimentContext {
   bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
   std::vector<ContextModel> models;            // where there are several: all of them
   SweepOptions sweep;
-  double margin = 0.02;  // a smaller relative difference counts as none
+  std::shared_ptr<const Choice> choice = {};  // what fits a budget; null: everything is measured
+  double margin = 0.02;                       // a smaller relative difference counts as none
   // Bytes that a case is predicted to take. Empty, or 0 of it: not known.
   std::function<Bytes(const RunConfig&, std::int64_t sequences, std::int64_t tokens)> predicted_memory;
 

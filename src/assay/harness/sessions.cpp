@@ -23,6 +23,7 @@ Bytes Sessions::budget_for(const RunConfig& configuration) const {
 }
 
 double Sessions::memory_share(const RunConfig& configuration) const {
+  if (budget_.value == 0 || !memory_of_) return 0;
   return static_cast<double>(memory_of_(configuration).value) /
          static_cast<double>(budget_for(configuration).value);
 }

@@ -56,11 +56,11 @@ class Sessions {
   std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
   // Why it cannot fit, or none: "out of memory predicted: 5000 MiB needed, 4000 MiB allowed".
   std::optional<std::string> why_not(const RunConfig& configuration) const;
+  // The share that it takes of the memory that it is allowed; 0: not known, or no limit.
+  double memory_share(const RunConfig& configuration) const;
 
  private:
   Bytes budget_for(const RunConfig& configuration) const;
-  // The share that it takes of the memory that it is allowed.
-  double memory_share(const RunConfig& configuration) const;
 
   SessionMaker make_;
   std::function<Bytes(const RunConfig&)> memory_of_;

@@ -17,7 +17,6 @@ namespace {
 // In one process, where an interval is that of its rounds.
 constexpr int kMinInOneProcess = static_cast<int>(statistics::kMinForInterval);
 constexpr int kMaxInOneProcess = 200;
-constexpr int kMaxRounds = 10, kMaxProcesses = 10;
 
 class SweepRun {
  public:
@@ -103,7 +102,7 @@ class SweepRun {
   void run_group(const std::vector<RunConfig>& group, int replicate, int process) {
     std::vector<CaseResult*> members;
     for (CaseResult& c : result_.cases)
-      if (c.status == RowStatus::ok &&
+      if (c.status == RowStatus::ok && !(c.spec.is_measured_once && replicate > 0) &&
           std::find(group.begin(), group.end(), c.spec.configuration) != group.end())
         members.push_back(&c);
     if (has_all(members, process)) return;
@@ -118,9 +117,13 @@ class SweepRun {
     if (replicate > 0) shuffle(order);
     for (CaseResult* c : order) {
       if (stopped()) return;
+      // The first case of all is what the others are compared with.
+      if (options_.is_late() && c != &result_.cases.front() && was_begun_.count(c) == 0) continue;
       show(fmt::format("{}: warming up {}", name_, c->spec.label), replicate, 0);
       attempt(*c, [&] { warm_up(*c); });
+      tell_cases();
     }
+    std::erase_if(members, [&](const CaseResult* c) { return was_begun_.count(c) == 0; });
     measure_begin_ = options_.clock();
     start_s_ = elapsed(begin, measure_begin_).value;
     for (int round = 0; !stopped() && wants_round(members, replicate, round); ++round)
@@ -133,7 +136,7 @@ class SweepRun {
       if (was_begun_.count(c) == 0) return false;
       if (is_done_) return true;
       if (!plan_ || !sessions_.have_processes()) return false;
-      for (int round = 0; round < plan_->rounds; ++round)
+      for (int round = 0; round < (c->spec.is_measured_once ? 1 : plan_->rounds); ++round)
         if (c->samples.count({process, round}) == 0) return false;
       return true;
     });
@@ -144,7 +147,18 @@ class SweepRun {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.next() % i]);
   }
 
+  // Whether a visit as long as the one before it would end too late.
+  bool would_be_late() const {
+    return options_.deadline && !visits_.empty() &&
+           elapsed(options_.clock(), *options_.deadline).value < visits_.back();
+  }
+
+  void tell_cases() const {
+    if (options_.on_cases) options_.on_cases(name_, result_.cases);
+  }
+
   bool is_over() const {
+    if (options_.is_late()) return true;
     const TimePoint begin = options_.is_in_series ? measure_begin_ : begin_;
     return options_.max_time_s && elapsed(begin, options_.clock()).value >= *options_.max_time_s;
   }
@@ -152,7 +166,7 @@ class SweepRun {
   bool wants_replicate(int replicate) const {
     if (stopped()) return false;
     if (replicate == 0) return true;
-    if (is_over() || !plan_ || replicate >= plan_->processes) return false;
+    if (is_over() || would_be_late() || !plan_ || replicate >= plan_->processes) return false;
     // Looks at how narrow the intervals are, few and ever further apart: looking more often would sooner or
     // later find them narrow by chance.
     const bool is_interim_look = replicate == kUsualProcesses || replicate == 7;
@@ -186,6 +200,7 @@ class SweepRun {
         options_.journal->append("first", journal_key(c),
                                  {{"facts", to_json(c.facts)}, {"first_run", to_json(c.first)}});
     }
+    if (c.spec.is_measured_once) return;
     constexpr double kLong_s = 1.5, kShort_s = 0.25, kSteady = 0.1;
     double last = c.samples.empty() ? c.first.seconds : c.samples.rbegin()->second.total_latency_s;
     if (is_session_warm && last >= kShort_s) return;
@@ -202,7 +217,9 @@ class SweepRun {
   void run_round(const std::vector<CaseResult*>& members, int replicate, SampleId place) {
     std::vector<CaseResult*> order;
     for (CaseResult* c : members)
-      if (c->status == RowStatus::ok && c->samples.count(place) == 0) order.push_back(c);
+      if (c->status == RowStatus::ok && c->samples.count(place) == 0 &&
+          !(c->spec.is_measured_once && place.round > 0))
+        order.push_back(c);
     shuffle(order);
     for (CaseResult* c : order) {
       if (stopped()) return;
@@ -219,6 +236,7 @@ class SweepRun {
               "sample", journal_key(*c),
               {{"process", place.process}, {"round", place.round}, {"sample", to_json(sample)}});
       });
+      tell_cases();
     }
     round_s_ = elapsed(measure_begin_, options_.clock()).value / (place.round + 1);
   }
@@ -256,7 +274,7 @@ class SweepRun {
 
   bool all_narrow() const {
     return std::all_of(result_.cases.begin(), result_.cases.end(), [&](const CaseResult& c) {
-      if (c.status != RowStatus::ok || c.samples.empty()) return true;
+      if (c.status != RowStatus::ok || c.samples.empty() || c.spec.is_measured_once) return true;
       const Value value = value_of_processes(c.each(&Sample::total_latency_s), c.places());
       return value.interval &&
              (value.interval->high - value.interval->low) / 2 <= options_.narrow * value.value;
@@ -355,28 +373,6 @@ const CaseResult* SweepResult::find(const std::string& key) const {
 SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::vector<Case>& cases,
                       const SweepOptions& options) {
   return SweepRun(sessions, name, cases, options).run();
-}
-
-VisitPlan plan_visits(const VisitCost& cost, const SweepOptions& options) {
-  constexpr double kShort_s = 60, kLong_s = 240;
-  constexpr int kLoadsWorth = 9;  // rounds
-  const int rounds = static_cast<int>(options.repeats.value_or(kMinRounds));
-  const double replicate = std::max(1e-9, cost.start_s + rounds * cost.round_s);
-  const auto fit = [&](double seconds) { return static_cast<int>(std::min(1e6, seconds / replicate)); };
-  VisitPlan plan{1, rounds};
-  if (options.processes)
-    plan.processes = static_cast<int>(*options.processes);
-  else if (kUsualProcesses * replicate <= kShort_s)
-    plan.processes = std::clamp(fit(options.time_s), kUsualProcesses, kMaxProcesses);
-  else if (kMinProcesses * replicate <= kLong_s || cost.start_s <= kLoadsWorth * cost.round_s)
-    plan.processes = std::clamp(fit(kShort_s), kMinProcesses, kUsualProcesses - 1);
-  else if (!options.repeats)
-    plan.rounds = kMinInOneProcess;
-  if (!options.repeats && cost.round_s > 0) {
-    const double left = options.time_s / plan.processes - cost.start_s;
-    plan.rounds = std::clamp(static_cast<int>(std::min(1e6, left / cost.round_s)), plan.rounds, kMaxRounds);
-  }
-  return plan;
 }
 
 std::vector<std::vector<double>> log_ratios(const CaseResult& subject, const CaseResult& baseline,

@@ -51,6 +51,7 @@ class ResultDocument {
     if (const auto recommended = recommendation_of(results_))
       add_conclusion("Recommendation", sentences_of(*recommended));
     add_failures();
+    add_conclusion("Left out", sentences_of(results_.left_out));
     add_conclusion("Warnings", warnings());
     return std::move(document_);
   }

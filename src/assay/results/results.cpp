@@ -213,6 +213,7 @@ void append_lists(Results& to, ExperimentResult& from) {
   append(to.audit, from.audit);
   append(to.texts, from.texts);
   append(to.findings, from.findings);
+  append(to.left_out, from.left_out);
   if (from.noise) to.noise = from.noise;
 }
 

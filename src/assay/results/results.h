@@ -1,5 +1,4 @@
-// The results of a run: rows of values with their samples, warnings and status, independent of how they are
-// shown.
+// The results of a run: rows of values with samples, warnings and status, however they are shown.
 #pragma once
 
 #include <compare>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "assay/machine/machine.h"
+#include "assay/results/choice.h"
 #include "assay/results/finding.h"
 #include "assay/results/scenario.h"
 #include "assay/results/setting.h"
@@ -46,8 +46,7 @@ Value value_of_repeats(std::vector<double> in_time_order);
 // three processes on its interval by Student's t. Of one process as above.
 Value value_of_processes(std::vector<double> samples, std::span<const SampleId> places);
 
-// The losses of a text, summed over blocks of neighbouring tokens: two runs that scored the same tokens are
-// compared block by block.
+// The losses of a text by blocks of neighbouring tokens, which runs that scored the same tokens compare.
 struct LossBlocks {
   static constexpr std::int64_t kTokens = 16;  // in a block; a divisor of statistics::kLossBlock
   std::int64_t tokens = 0;                     // scored; the last block may have fewer than kTokens
@@ -120,8 +119,7 @@ struct OtherModel {
   bool operator==(const OtherModel&) const = default;
 };
 
-// The comparison of two settings whose results must be equal: cache on and off, padded and not, alone and
-// batched.
+// Two settings whose results must be equal: cache on and off, padded and not, alone and batched.
 struct AuditRow {
   std::string configuration, what;  // "float32", "cache off"
   bool has_equal_ids = true, has_equal_logits = true;
@@ -142,6 +140,7 @@ struct ExperimentResult {
   std::vector<GeneratedText> texts;
   std::vector<Finding> findings;
   std::optional<NoiseEstimate> noise;  // that an A/A run found
+  std::vector<LeftOut> left_out = {};  // for want of time
   bool is_interrupted = false;
 
   void add(ExperimentResult other);
@@ -176,6 +175,8 @@ struct ResultSet {
   std::optional<NoiseEstimate> noise;  // that the A/A run at the start found
   std::vector<Finding> findings;       // trends, fits, what to use
   std::string caption;                 // how it was measured
+  std::optional<Choice> choice = {};   // where there was a budget of time
+  std::vector<LeftOut> left_out = {};
 
   // Appends what a study found out.
   void add(ExperimentResult found);

@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/machine/machine_json.h"
+#include "assay/results/choice_json.h"
 #include "assay/results/finding_json.h"
 #include "assay/results/metric.h"
 #include "assay/results/named_json.h"
@@ -196,6 +197,10 @@ void read_later_keys(const JsonReader& json, ResultSet& results) {
   // Earlier versions took runs of one process for replicates: their noise says nothing about processes.
   if (json.has("noise") && json.at("noise").has("between_processes"))
     results.noise = noise_from_json(json.at("noise"));
+  if (json.has("budget")) results.choice = choice_from_json(json.at("budget"));
+  if (json.has("left_out"))
+    for (const JsonReader& one : json.at("left_out").items())
+      results.left_out.push_back(left_out_from_json(one));
   if (json.has("findings"))
     for (const JsonReader& finding : json.at("findings").items())
       results.findings.push_back(finding_from_json(finding));
@@ -344,6 +349,8 @@ OrderedJson to_json(const ResultSet& results) {
                    {"other_comparisons", others},
                    {"audit", to_json(results.audit)},
                    {"findings", findings}};
+  if (results.choice) json["budget"] = to_json(*results.choice);
+  for (const LeftOut& one : results.left_out) json["left_out"].push_back(to_json(one));
   for (const OtherModel& other : results.other_models)
     json["other_models"].push_back({{"name", other.name}, {"sha256", other.sha256}});
   return json;

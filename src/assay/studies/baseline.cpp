@@ -48,6 +48,10 @@ Study baseline_study() {
        .can_be_skipped = false,
        .cases = baseline_cases,
        .finish = add_texts,
+       .add_costs =
+           [](const ExperimentContext&, const BaselineOptions&, const CostOf&, CostedStudy& costed) {
+             for (std::size_t i = 1; i < costed.cases.size(); ++i) costed.cases[i].is_essential = false;
+           },
        .share = [](const SharedOptions& shared, BaselineOptions& options) {
          options = {shared.prompts, shared.new_tokens, shared.uses_cache, shared.truncation};
        }});

@@ -118,7 +118,9 @@ class Ablation {
       fit_positions();
     }
     if (options_.has_padding) compare_paddings();
-    if (!result_.is_interrupted)
+    if (context_.sweep.is_late())
+      result_.left_out.push_back({.study = "ablation", .what = "the audit", .reason = std::string(kSlower)});
+    else if (!result_.is_interrupted)
       result_.audit = audit(context_, {context_.baseline}, padded_prompts(context_, options_),
                             std::min<std::int64_t>(16, options_.new_tokens));
   }
@@ -245,6 +247,22 @@ AblationOptions half_of(AblationOptions options, bool is_cache) {
   return options;
 }
 
+// The audit: each prompt alone with the cache and without it, all together, and padded on either side.
+void add_audit_cost(const ExperimentContext& context, const AblationOptions& options, const CostOf& cost_of,
+                    CostedStudy& costed) {
+  const std::vector<Prompt> prompts = padded_prompts(context, options);
+  const std::int64_t new_tokens = std::min<std::int64_t>(16, options.new_tokens);
+  const auto add = [&](const std::vector<Prompt>& batch, bool uses_cache, double times) {
+    Case spec = baseline_case(context, Scenario::padding, "audit", batch, new_tokens);
+    spec.uses_cache = uses_cache;
+    const CaseCost cost = cost_of(spec);
+    costed.once_s += times * (cost.prefill_s + cost.decode_s);
+  };
+  for (const Prompt& prompt : prompts)
+    for (const bool uses_cache : {true, false}) add({prompt}, uses_cache, 1);
+  add(prompts, true, 3);
+}
+
 StudyOf<AblationOptions> half_study(bool is_cache) {
   return {.name = is_cache ? "cache" : "padding",
           .title = is_cache ? "KV cache" : "Padding",
@@ -261,7 +279,8 @@ StudyOf<AblationOptions> half_study(bool is_cache) {
                          std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
                 finish_ablation(context, half_of(options, is_cache), outcomes, result);
               },
-          .conclude = conclude_ablation};
+          .conclude = conclude_ablation,
+          .add_costs = add_audit_cost};
 }
 
 StudyOption new_tokens_option() {
@@ -298,6 +317,7 @@ Study ablation_study() {
        .cases = ablation_cases,
        .finish = finish_ablation,
        .conclude = conclude_ablation,
+       .add_costs = add_audit_cost,
        .share = [](const SharedOptions& shared, Options& options) {
          options.new_tokens = shared.axis_new_tokens();
        }});

@@ -41,6 +41,21 @@ std::vector<RunConfig> configurations_of(const ExperimentContext& context, const
   return choose_configurations(context, precisions_or_default(context, options.precisions)).configurations;
 }
 
+std::string scored_key(const RunConfig& configuration) {
+  Case spec;
+  spec.scenario = Scenario::perplexity;
+  spec.label = configuration.label();
+  return choice_key(spec);
+}
+
+std::vector<RunConfig> chosen_configurations(const ExperimentContext& context,
+                                             const PerplexityOptions& options) {
+  std::vector<RunConfig> all = configurations_of(context, options);
+  if (const ChosenStudy* chosen = context.choice ? context.choice->find("perplexity") : nullptr)
+    std::erase_if(all, [&](const RunConfig& c) { return chosen->left_out.count(scored_key(c)) > 0; });
+  return all;
+}
+
 // Models beside each other read windows of one length, that of the shortest context.
 std::optional<std::int64_t> window_of(const ExperimentContext& context, const PerplexityOptions& options) {
   std::optional<std::int64_t> window = options.context;
@@ -56,7 +71,7 @@ class PerplexityRun {
       : context_(context),
         options_(options),
         corpus_(corpus_of(options)),
-        configurations_(configurations_of(context, options)) {}
+        configurations_(chosen_configurations(context, options)) {}
 
   ExperimentResult run() {
     text_ = read_corpus(corpus_, context_.baseline.newlines).text;
@@ -66,6 +81,11 @@ class PerplexityRun {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
       const RunConfig& configuration = configurations_[i];
+      if (i > 0 && sweep.is_late()) {
+        late_.push_back(
+            {.study = "perplexity", .what = configuration.label(), .reason = std::string(kSlower)});
+        continue;
+      }
       if (sweep.on_progress)
         sweep.on_progress("perplexity: " + configuration.label(), static_cast<std::int64_t>(i),
                           static_cast<std::int64_t>(configurations_.size()),
@@ -78,7 +98,8 @@ class PerplexityRun {
       all.push_back(std::move(scored));
     }
     ExperimentResult result;
-    result.is_interrupted = all.size() < configurations_.size();
+    result.is_interrupted = all.size() + late_.size() < configurations_.size();
+    result.left_out = late_;
     for (const Scored& scored : all) add_row(scored, all.front(), result);
     return result;
   }
@@ -201,6 +222,7 @@ class PerplexityRun {
   const PerplexityOptions& options_;
   const std::filesystem::path corpus_;
   const std::vector<RunConfig> configurations_;
+  std::vector<LeftOut> late_;
   std::string text_;
 };
 
@@ -211,9 +233,12 @@ std::vector<Case> perplexity_cases(const ExperimentContext& context, const Perpl
   return {};
 }
 
-// A window is a prefill.
-double predicted_perplexity_s(const ExperimentContext& context, const PerplexityOptions& options,
-                              const PredictedSeconds& seconds_of) {
+struct Windows {
+  Case one;  // a window is a prefill
+  double count = 0;
+};
+
+Windows windows_of(const ExperimentContext& context, const PerplexityOptions& options) {
   const std::int64_t window = window_of(context, options).value_or(context.context_length),
                      stride = options.stride.value_or(std::max<std::int64_t>(1, window / 2));
   const auto tokens = static_cast<std::int64_t>(
@@ -221,13 +246,38 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
   const std::int64_t length =
       std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
   const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-  Case spec = baseline_case(context, Scenario::perplexity, "window", {ids}, 1);
+  return {baseline_case(context, Scenario::perplexity, "window", {ids}, 1),
+          static_cast<double>(1 + tokens / stride)};
+}
+
+double predicted_perplexity_s(const ExperimentContext& context, const PerplexityOptions& options,
+                              const PredictedSeconds& seconds_of) {
+  Windows windows = windows_of(context, options);
   double all = 0;
   for (const RunConfig& configuration : configurations_of(context, options)) {
-    spec.configuration = configuration;
-    all += static_cast<double>(1 + tokens / stride) * seconds_of(spec);
+    windows.one.configuration = configuration;
+    all += windows.count * seconds_of(windows.one);
   }
   return all;
+}
+
+// A case for each configuration, which is loaded and scored once.
+void add_perplexity_costs(const ExperimentContext& context, const PerplexityOptions& options,
+                          const CostOf& cost_of, CostedStudy& costed) {
+  costed.is_sweep = false;
+  Windows windows = windows_of(context, options);
+  for (const RunConfig& configuration : configurations_of(context, options)) {
+    windows.one.configuration = configuration;
+    const CaseCost cost = cost_of(windows.one);
+    costed.cases.push_back({.key = scored_key(configuration),
+                            .label = configuration.label(),
+                            .configuration = configuration.key(),
+                            .need = Need::perplexity,
+                            .load_s = cost.load_s,
+                            .once_s = windows.count * cost.prefill_s,
+                            .memory_share = cost.memory_share});
+  }
+  add_precisions(context, options.precisions, configurations_of(context, options), costed);
 }
 
 }  // namespace
@@ -281,6 +331,7 @@ Study perplexity_study() {
        .run = [](const ExperimentContext& context,
                  const Options& options) { return PerplexityRun(context, options).run(); },
        .predict_s = predicted_perplexity_s,
+       .add_costs = add_perplexity_costs,
        .share = [](const SharedOptions& shared,
                    Options& options) { options.precisions = shared.precisions; }});
 }

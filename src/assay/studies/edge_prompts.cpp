@@ -60,13 +60,14 @@ std::vector<Case> edge_cases(const ExperimentContext& context, const EdgeOptions
     cases.push_back(baseline_case(context, Scenario::edge_prompts, name, {prompt}, options.new_tokens));
     fit_context(context, cases.back());
   }
-  // The longest that fits.
   const std::int64_t room = context.context_length - options.new_tokens;
-  if (room > 0) {
-    cases.insert(cases.begin() + 2,
-                 baseline_case(context, Scenario::edge_prompts, "very long",
-                               {ids_of_length(context, sentence, room)}, options.new_tokens));
-  }
+  const auto add_long = [&](const char* name, std::int64_t length) {
+    cases.insert(cases.begin() + 2, baseline_case(context, Scenario::edge_prompts, name,
+                                                  {ids_of_length(context, sentence, length)},
+                                                  options.new_tokens));
+  };
+  if (room > kLongPrompt) add_long("longest that fits", room);
+  if (room > 0) add_long("very long", std::min(room, kLongPrompt));
   std::vector<std::pair<std::string, Prompt>> more = options.more;
   for (const Prompt& prompt : options.prompts)
     more.emplace_back(fmt::format("own prompt {}", more.size() - options.more.size() + 1), prompt);

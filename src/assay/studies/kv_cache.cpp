@@ -8,7 +8,8 @@ namespace {
 
 struct KvCacheOptions {
   std::vector<std::string> formats{"float32", "bfloat16", "int8"};
-  std::int64_t length = 0;  // the prompt's, in tokens; 0: the longest that fits
+  // The prompt's, in tokens; 0: the longest that fits; unset: that, or kLongPrompt where it is longer.
+  std::optional<std::int64_t> length = {};
   std::int64_t new_tokens = 32;
 };
 
@@ -17,11 +18,11 @@ constexpr const char* kBase =
 
 std::vector<Case> kv_cache_cases(const ExperimentContext& context, const KvCacheOptions& options) {
   const std::int64_t longest = context.context_length - options.new_tokens;
-  if (longest < 1 || options.length > longest)
+  const std::int64_t length = options.length.value_or(std::min(longest, kLongPrompt));
+  if (longest < 1 || length > longest)
     throw Error("a prompt of {} tokens and {} new ones exceed the model's context of {}",
-                std::max<std::int64_t>(1, options.length), options.new_tokens, context.context_length);
-  const std::vector<TokenId> ids =
-      ids_of_length(context, kBase, options.length == 0 ? longest : options.length);
+                std::max<std::int64_t>(1, length), options.new_tokens, context.context_length);
+  const std::vector<TokenId> ids = ids_of_length(context, kBase, length == 0 ? longest : length);
   std::vector<Case> cases;
   for (const std::string& format : options.formats) {
     RunConfig parsed;
@@ -74,7 +75,8 @@ Study kv_cache_study() {
        .command = "sweep kv-cache",
        .example = "assay sweep kv-cache demo --kv-cache float32,int8",
        .options = {option("kv-cache", &Options::formats, "Formats of the KV cache"),
-                   option("length", &Options::length, "Prompt length in tokens; 0 is the longest that fits"),
+                   option("length", &Options::length, "Prompt length in tokens; 0 is the longest that fits",
+                          {.shown_default = "the longest that fits, 2048 at most"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
        .cases = kv_cache_cases,
        .compared_with = ComparedWith::first_case,

@@ -14,6 +14,8 @@ std::vector<Case> lengths_cases(const ExperimentContext& context, const LengthsO
     throw Error("{} new tokens leave no room for a prompt in the model's context of {}", options.new_tokens,
                 context.context_length);
   std::vector<std::int64_t> lengths = options.lengths;
+  // Between 512 tokens and a context of 32k the axis would have nothing else.
+  if (lengths == LengthsOptions().lengths && longest > kLongPrompt) lengths.push_back(kLongPrompt);
   for (std::int64_t& length : lengths) {
     if (length < 0) throw FieldError("lengths", "expected whole numbers from 0, found {}", length);
     if (length == 0) length = longest;

@@ -77,6 +77,11 @@ Study noise_study() {
            [](const ExperimentContext& context, const Options& options, const PredictedSeconds& seconds_of) {
              return predicted_sweep_s(noise_cases(context), options_of(context, options.pairs), seconds_of);
            },
+       .add_costs =
+           [](const ExperimentContext& context, const Options& options, const CostOf&, CostedStudy& costed) {
+             costed.sweep = options_of(context, options.pairs);
+             costed.needs_verdict = true;
+           },
        .applies = [](const ExperimentContext& context,
                      const Options& options) { return options.pairs > 0 && has_verdicts(context); }});
 }

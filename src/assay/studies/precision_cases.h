@@ -36,6 +36,11 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
 std::vector<Case> precision_cases(const ExperimentContext& context, Scenario scenario,
                                   const std::vector<std::string>& precisions, const Prompt& prompt,
                                   std::int64_t new_tokens);
+// Within a budget a precision of each kind comes first: the first of all, bfloat16, int8-dynamic and nf4,
+// with the LM head as it is. `cases` have those configurations, in their order; each gets its text of the
+// list.
+void add_precisions(const ExperimentContext& context, const std::vector<std::string>& precisions,
+                    const std::vector<RunConfig>& configurations, CostedStudy& costed);
 // Warns on the rows of configurations that several names asked for.
 void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
                      std::vector<CaseOutcome>& outcomes);

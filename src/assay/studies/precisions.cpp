@@ -96,6 +96,21 @@ std::vector<Case> precision_cases(const ExperimentContext& context, Scenario sce
   return cases;
 }
 
+void add_precisions(const ExperimentContext& context, const std::vector<std::string>& precisions,
+                    const std::vector<RunConfig>& configurations, CostedStudy& costed) {
+  constexpr Preset kFirst[] = {Preset::float32, Preset::bfloat16, Preset::int8_dynamic, Preset::nf4};
+  for (std::size_t i = 0; i < configurations.size(); ++i) {
+    const RunConfig& own = configurations[i];
+    costed.cases[i].is_essential = i == 0 || !own.precision ||
+                                   (!own.quantize_head && std::find(std::begin(kFirst), std::end(kFirst),
+                                                                    *own.precision) != std::end(kFirst));
+  }
+  for (const std::string& text : precisions_or_default(context, precisions))
+    for (const RunConfig& own : choose_configurations(context, {text}).configurations)
+      for (CostedCase& c : costed.cases)
+        if (c.value.empty() && c.configuration == own.key()) c.value = text;
+}
+
 void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
                      std::vector<CaseOutcome>& outcomes) {
   const auto shown_as = choose_configurations(context, precisions_or_default(context, precisions)).shown_as;
@@ -130,7 +145,14 @@ Study precisions_study() {
        .compared_with = ComparedWith::first_case,
        .finish = [](const ExperimentContext& context, const Options& options,
                     std::vector<CaseOutcome>& outcomes,
-                    ExperimentResult&) { add_equal_names(context, options.precisions, outcomes); }});
+                    ExperimentResult&) { add_equal_names(context, options.precisions, outcomes); },
+       .add_costs =
+           [](const ExperimentContext& context, const Options& options, const CostOf&, CostedStudy& costed) {
+             add_precisions(context, options.precisions,
+                            choose_configurations(context, precisions_or_default(context, options.precisions))
+                                .configurations,
+                            costed);
+           }});
 }
 
 ExperimentResult run_varied_precision(const ExperimentContext& context, const PrecisionsOptions& options) {

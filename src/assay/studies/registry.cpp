@@ -1,5 +1,7 @@
 #include "assay/studies/registry.h"
 
+#include <algorithm>
+
 #include "assay/base/error.h"
 #include "assay/studies/tradeoff.h"
 
@@ -44,23 +46,60 @@ const Study& study_named(std::string_view name) {
 
 std::vector<Case> cases_of(const ExperimentContext& context, const std::vector<PlannedStudy>& plan) {
   std::vector<Case> all;
-  for (const auto& [study, options] : plan) {
-    if (!study->applies(context, options)) continue;
-    const std::vector<Case> cases = study->cases(context, options);
+  for (const PlannedStudy& planned : plan) {
+    if (!planned.study->applies(context, planned.options)) continue;
+    const std::vector<Case> cases = planned.study->cases(context, planned.options);
     all.insert(all.end(), cases.begin(), cases.end());
   }
   return all;
 }
 
+std::vector<CostedStudy> costs_of(const ExperimentContext& context, const std::vector<PlannedStudy>& plan,
+                                  const CostOf& cost_of) {
+  std::vector<CostedStudy> all;
+  for (const PlannedStudy& planned : plan) {
+    if (!planned.study->applies(context, planned.options)) continue;
+    CostedStudy& costed = all.emplace_back(planned.study->costs(context, planned.options, cost_of));
+    costed.has_asked_tokens = planned.has_asked_tokens;
+    for (CostedCase& c : costed.cases) c.is_asked = planned.has_asked_cases;
+  }
+  return all;
+}
+
+namespace {
+
+// Where a run may end early, what a decision needs most comes first.
+std::vector<const PlannedStudy*> in_order(const ExperimentContext& context,
+                                          const std::vector<PlannedStudy>& plan) {
+  std::vector<const PlannedStudy*> order;
+  for (const PlannedStudy& planned : plan) {
+    const ChosenStudy* chosen = context.choice ? context.choice->find(planned.study->name) : nullptr;
+    if ((chosen == nullptr || chosen->is_measured) && planned.study->applies(context, planned.options))
+      order.push_back(&planned);
+  }
+  if (!context.choice || context.choice->is_whole()) return order;
+  static constexpr std::string_view kNeeded[] = {"baseline", "trade-off", "perplexity", "ablation",
+                                                 "batches",  "lengths",   "edge",       "noise"};
+  const auto place = [](const PlannedStudy* planned) {
+    return std::find(std::begin(kNeeded), std::end(kNeeded), planned->study->name) - std::begin(kNeeded);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const PlannedStudy* a, const PlannedStudy* b) { return place(a) < place(b); });
+  return order;
+}
+
+}  // namespace
+
 ExperimentResult run_studies(ExperimentContext context, const std::vector<PlannedStudy>& plan,
                              const PredictedSeconds& seconds_of) {
-  std::vector<const PlannedStudy*> applying;
+  const std::vector<const PlannedStudy*> applying = in_order(context, plan);
   std::vector<TimeLeft::Part> parts;
-  for (const PlannedStudy& planned : plan) {
-    const auto& [study, options] = planned;
-    if (!study->applies(context, options)) continue;
-    applying.push_back(&planned);
-    parts.push_back({study->name, seconds_of ? study->predict_s(context, options, seconds_of) : 0});
+  for (const PlannedStudy* planned : applying) {
+    const Study& study = *planned->study;
+    const ChosenStudy* chosen = context.choice ? context.choice->find(study.name) : nullptr;
+    parts.push_back({study.name, chosen != nullptr ? chosen->predicted_s
+                                 : seconds_of      ? study.predict_s(context, planned->options, seconds_of)
+                                                   : 0});
   }
   TimeLeft time_left(std::move(parts), seconds_of != nullptr, context.sweep.on_progress, context.sweep.clock);
   if (applying.size() > 1) context.sweep.on_progress = time_left.teller();
@@ -69,6 +108,11 @@ ExperimentResult run_studies(ExperimentContext context, const std::vector<Planne
     result.is_interrupted =
         result.is_interrupted || (context.sweep.should_stop && context.sweep.should_stop());
     if (result.is_interrupted) break;
+    if (planned != applying.front() && context.sweep.is_late()) {
+      result.left_out.push_back(
+          {.study = planned->study->name, .what = "the whole study", .reason = std::string(kSlower)});
+      continue;
+    }
     time_left.begin(planned->study->name);
     result.add(planned->study->measure(context, planned->options));
   }

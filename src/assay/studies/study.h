@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "assay/base/error.h"
+#include "assay/harness/budget.h"
 #include "assay/harness/make_case.h"
+#include "assay/harness/predict.h"
 #include "assay/harness/rows.h"
 #include "assay/harness/time_left.h"
 #include "assay/studies/option.h"
@@ -44,6 +46,8 @@ struct Study {
   // The study alone, judged and with its findings.
   std::function<ExperimentResult(const ExperimentContext&, const std::any& options)> run;
   std::function<double(const ExperimentContext&, const std::any& options, const PredictedSeconds&)> predict_s;
+  // What its cases cost, for the choice within a budget.
+  std::function<CostedStudy(const ExperimentContext&, const std::any& options, const CostOf&)> costs;
   std::function<bool(const ExperimentContext&, const std::any& options)> applies;  // false: nothing to do
   std::function<void(const SharedOptions&, std::any& options)> share;  // writes them into the options
 };
@@ -75,6 +79,8 @@ struct StudyOf {
   // In place of a sweep over the cases, and of the time that is predicted for one.
   std::function<ExperimentResult(const ExperimentContext&, const Options&)> run = {};
   std::function<double(const ExperimentContext&, const Options&, const PredictedSeconds&)> predict_s = {};
+  // Changes what a sweep over the cases would cost: work beside it, cases that not every reader needs.
+  std::function<void(const ExperimentContext&, const Options&, const CostOf&, CostedStudy&)> add_costs = {};
   std::function<bool(const ExperimentContext&, const Options&)> applies = {};
   std::function<void(const SharedOptions&, Options&)> share = {};
 };
@@ -85,6 +91,16 @@ using Finish = std::function<void(std::vector<CaseOutcome>& outcomes, Experiment
 // with their reason; after an interruption, cases that never began are left out.
 ExperimentResult run_cases(const ExperimentContext& context, const std::string& name,
                            const std::vector<Case>& cases, ComparedWith compared_with, const Finish& finish);
+// The result with the study's name in what was left out.
+ExperimentResult with_name(const std::string& study, ExperimentResult result);
+// The context with the processes and runs that its choice gives a study.
+ExperimentContext chosen_context(const ExperimentContext& context, const std::string& study);
+// The cases that it gives it, with their new tokens.
+std::vector<Case> chosen_cases(const ExperimentContext& context, const std::string& study,
+                               std::vector<Case> cases);
+// What a sweep over the cases costs.
+CostedStudy costs_of_cases(const ExperimentContext& context, const std::string& study,
+                           const std::vector<Case>& cases, const CostOf& cost_of);
 
 // Appends what a judged result says to its findings.
 void append_findings(const std::function<std::vector<Finding>(ExperimentResult&)>& conclude,
@@ -115,11 +131,14 @@ Study to_study(StudyOf<Options> of) {
   };
   study.measure = [=](const ExperimentContext& context, const std::any& options) {
     const Options& typed = own(options);
-    if (of.run) return of.run(context, typed);
-    return run_cases(context, of.title, of.cases(context, typed), of.compared_with,
-                     [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& result) {
-                       if (of.finish) of.finish(context, typed, outcomes, result);
-                     });
+    const ExperimentContext chosen = chosen_context(context, of.name);
+    if (of.run) return of.run(chosen, typed);
+    ExperimentResult result =
+        run_cases(chosen, of.title, chosen_cases(context, of.name, of.cases(context, typed)),
+                  of.compared_with, [&](std::vector<CaseOutcome>& outcomes, ExperimentResult& found) {
+                    if (of.finish) of.finish(chosen, typed, outcomes, found);
+                  });
+    return with_name(of.name, std::move(result));
   };
   study.conclude = of.conclude ? of.conclude : [](ExperimentResult&) { return std::vector<Finding>(); };
   study.run = [measure = study.measure, conclude = study.conclude](const ExperimentContext& context,
@@ -133,6 +152,11 @@ Study to_study(StudyOf<Options> of) {
                         const PredictedSeconds& seconds_of) {
     return of.predict_s ? of.predict_s(context, own(options), seconds_of)
                         : predicted_sweep_s(of.cases(context, own(options)), context.sweep, seconds_of);
+  };
+  study.costs = [=](const ExperimentContext& context, const std::any& options, const CostOf& cost_of) {
+    CostedStudy costed = costs_of_cases(context, of.name, of.cases(context, own(options)), cost_of);
+    if (of.add_costs) of.add_costs(context, own(options), cost_of, costed);
+    return costed;
   };
   study.applies = [=](const ExperimentContext& context, const std::any& options) {
     return !of.applies || of.applies(context, own(options));

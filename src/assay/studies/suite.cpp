@@ -85,6 +85,8 @@ std::vector<PlannedStudy> suite_plan(const SuiteOptions& options) {
     PlannedStudy& planned =
         plan.emplace_back(PlannedStudy{&study, own == options.studies.end() ? study.defaults : own->second});
     study.share(options, planned.options);
+    planned.has_asked_cases = options.asked.count(study.name) > 0;
+    planned.has_asked_tokens = options.has_asked_tokens;
   }
   return plan;
 }

@@ -3,6 +3,7 @@
 
 #include <any>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct SuiteOptions : SharedOptions {
   std::map<std::string, std::any> studies = {};
   // Studies to leave out, by name.
   std::vector<std::string> skipped = {};
+  // Studies whose cases, and whether all new tokens, were asked for: no budget leaves them out.
+  std::set<std::string> asked = {};
+  bool has_asked_tokens = false;
   // Predicts the seconds of one run of a case (predict.h), for the time left of the whole run. Empty: no time
   // is told.
   PredictedSeconds predicted_seconds = {};

@@ -49,7 +49,7 @@ class Tradeoff {
     if (i == 0) return c.first;
     const RunConfig& configuration = c.spec.configuration;
     const std::string key = fmt::format("{} | prompt {}", configuration.key(), i + 1);
-    Case spec = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, options_.new_tokens);
+    Case spec = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, c.spec.new_tokens);
     spec.configuration = configuration;
     std::optional<FirstRun> run;
     const Attempt attempt = context_.sessions->attempt(
@@ -174,6 +174,15 @@ Study tradeoff_study() {
              for (const Case& spec : cases)
                all += static_cast<double>(options.prompts.size() - 1) * seconds_of(spec);
              return all;
+           },
+       .add_costs =
+           [](const ExperimentContext& context, const Options& options, const CostOf&, CostedStudy& costed) {
+             add_precisions(context, options.precisions,
+                            choose_configurations(context, precisions_or_default(context, options.precisions))
+                                .configurations,
+                            costed);
+             for (CostedCase& c : costed.cases)
+               c.once_s = static_cast<double>(options.prompts.size() - 1) * (c.prefill_s + c.decode_s);
            },
        .share =
            [](const SharedOptions& shared, Options& options) {

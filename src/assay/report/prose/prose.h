@@ -37,6 +37,9 @@ std::vector<std::string> sentences_of(std::span<const Takeaway> takeaways);
 // One for each choice that is made.
 std::vector<std::string> sentences_of(const Recommendation& recommended);
 
+// What a budget of time left out, with the command that would measure it.
+std::vector<std::string> sentences_of(std::span<const LeftOut> left_out);
+
 // What --fail-on says of a comparison, a line for each row that breaks the rule.
 std::vector<std::string> broken_by(const RuleOutcome& outcome);
 

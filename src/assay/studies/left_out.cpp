@@ -1,0 +1,85 @@
+#include "assay/studies/left_out.h"
+
+#include <algorithm>
+
+#include "assay/base/format.h"
+#include "assay/results/verdict.h"
+
+namespace assay {
+
+namespace {
+
+// "nf4; fp4; fp4-dq and 9 others"
+std::string named(const std::vector<std::string>& labels) {
+  constexpr std::size_t kNamed = 4;
+  if (labels.size() <= kNamed + 1) return fmt::format("{}", fmt::join(labels, "; "));
+  return fmt::format("{} and {} others",
+                     fmt::join(labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(kNamed), "; "),
+                     labels.size() - kNamed);
+}
+
+double whole_s(const CostedStudy& study, const Choice& choice, const std::set<std::string>& without) {
+  ChosenStudy alone{.name = study.name};
+  alone.left_out = without;
+  return choice.before_s + predicted_study_s(study, alone);
+}
+
+void add_cases(const CostedStudy& study, const ChosenStudy& chosen, const Choice& choice,
+               const CommandOf& command_of, std::vector<LeftOut>& all) {
+  std::vector<std::string> labels, values;
+  std::set<std::string> without;
+  for (const CostedCase& c : study.cases) {
+    const bool is_left_out = chosen.left_out.count(c.key) > 0, is_first = &c == &study.cases.front();
+    if (is_left_out) labels.push_back(c.label);
+    if (!is_left_out && !is_first) without.insert(c.key);
+    if ((is_left_out || is_first) && !c.value.empty()) values.push_back(c.value);
+  }
+  if (labels.empty()) return;
+  const bool has_values = values.size() == study.cases.size() - without.size();
+  if (!has_values) {  // the command measures all
+    values.clear();
+    without.clear();
+  }
+  all.push_back({.study = study.name,
+                 .what = chosen.is_measured ? named(labels) : "the whole study (" + named(labels) + ")",
+                 .command = command_of(study.name, values),
+                 .predicted_s = whole_s(study, choice, without)});
+}
+
+void add_less(const CostedStudy& study, const ChosenStudy& chosen, const Choice& choice,
+              const CommandOf& command_of, std::vector<LeftOut>& all) {
+  std::vector<std::string> parts;
+  if (chosen.processes && *chosen.processes < kMinProcesses)
+    parts.push_back(
+        fmt::format("verdicts, which take {} processes in place of {}", kMinProcesses, *chosen.processes));
+  else if (chosen.processes)
+    parts.push_back(fmt::format("processes beyond {}", *chosen.processes));
+  if (chosen.repeats && *chosen.repeats < 3)
+    parts.push_back(fmt::format("runs beyond {} in a process", *chosen.repeats));
+  if (chosen.most_tokens) parts.push_back(fmt::format("new tokens beyond {}", *chosen.most_tokens));
+  std::vector<std::string> once;
+  for (const CostedCase& c : study.cases)
+    if (chosen.once.count(c.key) > 0) once.push_back(c.label);
+  if (!once.empty()) parts.push_back("a second run of " + named(once));
+  if (parts.empty()) return;
+  all.push_back({.study = study.name,
+                 .what = fmt::format("{}", fmt::join(parts, ", ")),
+                 .command = command_of(study.name, {}),
+                 .predicted_s = whole_s(study, choice, {})});
+}
+
+}  // namespace
+
+std::vector<LeftOut> left_out_of(const std::vector<CostedStudy>& studies, const Choice& choice,
+                                 const CommandOf& command_of) {
+  std::vector<LeftOut> all;
+  for (const CostedStudy& study : studies) {
+    const ChosenStudy* chosen = choice.find(study.name);
+    if (chosen == nullptr) continue;
+    add_cases(study, *chosen, choice, command_of, all);
+    if (chosen->is_measured) add_less(study, *chosen, choice, command_of, all);
+  }
+  return all;
+}
+
+}  // namespace assay

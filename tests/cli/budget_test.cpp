@@ -1,0 +1,78 @@
+// --budget: what fits is chosen, what does not is named, and a choice is kept.
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/temporary_folder.h"
+
+namespace assay::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> lengths(const std::vector<std::string>& more) {
+  std::vector<std::string> words{"sweep", "lengths", kModel, "-n", "2", "-r", "2", "--processes", "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(CliBudget, IsATimeWithItsUnitOrNone) {
+  for (const char* bad : {"10", "min", "-1s", "0s", "10 min", "1d", "nan s", "1e99h", "10minutes"})
+    expect_failure(run_program(lengths({"--budget", bad, "--dry-run"})), 2, {"--budget", bad, "10min"});
+  for (const char* good : {"90s", "10min", "1.5h"}) {
+    const ProgramResult result = run_program(lengths({"--budget", good, "--dry-run", "--json"}));
+    expect_success(result);
+    EXPECT_TRUE(Json::parse(result.out).contains("budget")) << good;
+  }
+  const ProgramResult none = run_program(lengths({"--budget", "none", "--dry-run", "--json"}));
+  expect_success(none);
+  EXPECT_FALSE(Json::parse(none.out).contains("budget"));
+}
+
+TEST(CliBudget, ATooShortOneNamesWhatIsLeftOutAndHowToMeasureIt) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const ProgramResult result = run_program(
+      {"sweep", "lengths", kModel, "-r", "2", "--processes", "1", "--budget", "0.001s", "-o", out});
+  expect_success(result);
+  const Json json = Json::parse(read_file(out + "/results.json"));
+  EXPECT_EQ(json["budget"]["budget_s"], 0.001);
+  ASSERT_EQ(json["rows"].size(), 1U);
+  ASSERT_FALSE(json["left_out"].empty());
+  const std::string command = json["left_out"][0]["command"];
+  EXPECT_EQ(command.rfind("assay sweep lengths ", 0), 0U) << command;
+  EXPECT_NE(command.find("--budget none"), std::string::npos) << command;
+  EXPECT_NE(result.err.find("Left out of lengths"), std::string::npos) << result.err;
+  EXPECT_NE(result.out.find("Left out of lengths"), std::string::npos) << result.out;
+}
+
+TEST(CliBudget, WhatAFlagAsksForIsMeasured) {
+  const ProgramResult result = run_program(lengths({"--lengths", "4,8", "--budget", "0.001s", "--json"}));
+  expect_success(result);
+  EXPECT_EQ(Json::parse(result.out)["rows"].size(), 2U);
+  EXPECT_NE(result.err.find("more than the budget"), std::string::npos) << result.err;
+}
+
+TEST(CliBudget, ItsChoiceIsGivenAgainWithTheConfiguration) {
+  const TemporaryFolder folder;
+  const std::string first = folder / "first", second = folder / "second";
+  expect_success(run_program(lengths({"--budget", "0.001s", "-o", first})));
+  expect_success(run_program({"sweep", "lengths", "--config", first + "/config.json", "-o", second}));
+  const Json a = Json::parse(read_file(first + "/results.json")),
+             b = Json::parse(read_file(second + "/results.json"));
+  EXPECT_EQ(a["budget"], b["budget"]);
+  EXPECT_EQ(a["rows"].size(), b["rows"].size());
+  const ProgramResult resumed = run_program(lengths({"--budget", "0.001s", "-o", first, "--resume"}));
+  expect_success(resumed);
+  EXPECT_EQ(Json::parse(read_file(first + "/results.json"))["budget"], a["budget"]);
+}
+
+TEST(CliBudget, ADryRunOfEveryStudyTellsItsChoice) {
+  const ProgramResult result = run_program({"run", "demo", "--dry-run", "--json", "--budget", "20s"});
+  expect_success(result);
+  const Json budget = Json::parse(result.out)["budget"];
+  EXPECT_LE(budget["choice"]["predicted_s"].get<double>(), 20);
+  EXPECT_EQ(budget["choice"]["studies"].size(), 8U);
+}
+
+}  // namespace
+}  // namespace assay::test
