@@ -38,6 +38,13 @@ TEST(Toml, NamesFileAndLineOfWhatIsWrong) {
   EXPECT_EQ(refusal("x = " + std::string(10000, '[')).rfind("a.toml: line 1: not valid TOML", 0), 0U);
 }
 
+TEST(Toml, OrJsonIsToldByTheFirstCharacter) {
+  EXPECT_EQ(parse_toml_or_json(" \n{\"a\": [1]}", "f").dump(), R"({"a":[1]})");
+  EXPECT_EQ(parse_toml_or_json("a = [1]", "f").dump(), R"({"a":[1]})");
+  for (const auto& [text, file] : {std::pair("", "f"), {" \n", "f"}, {"[1, 2]", "f"}, {"a = 1", "f.json"}})
+    EXPECT_THROW(parse_toml_or_json(text, file), Error) << text;
+}
+
 // Objects keep the order of their keys and compare each new one with all before it.
 TEST(Toml, HasAsManyKeysAsJsonMayHave) {
   std::string text;

@@ -79,7 +79,10 @@ OrderedJson parse_toml(std::string_view text, const std::string& file) {
 }
 
 OrderedJson read_toml_or_json(const std::string& file) {
-  const std::string text = read_text_file(file);
+  return parse_toml_or_json(read_text_file(file), file);
+}
+
+OrderedJson parse_toml_or_json(std::string_view text, const std::string& file) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_empty = first == std::string::npos;
   if (is_empty || (text[first] != '{' && (OrderedJson::accept(text) || file.ends_with(".json"))))
