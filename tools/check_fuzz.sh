@@ -25,10 +25,9 @@ for source in tests/fuzz/*_fuzz.cpp; do all+=("$(basename "$source" _fuzz.cpp)")
 # Long inputs cost executions and find nothing that short ones of the same form do not.
 longest() {
   case $1 in
-    gguf) echo 40000 ;;
-    tokenizer_json) echo 20000 ;;
-    tokenizer_model | compare) echo 16384 ;;
-    results | checkpoint | journal) echo 12288 ;;
+    gguf) echo 26000 ;;
+    compare) echo 16384 ;;
+    tokenizer_json | tokenizer_model | results | checkpoint | journal) echo 8192 ;;
     *) echo 4096 ;;
   esac
 }
