@@ -40,8 +40,16 @@ class Seeds {
 template <std::size_t... kinds>
 void add_findings(ResultSet& results, std::index_sequence<kinds...>) {
   (results.findings.push_back(std::variant_alternative_t<kinds, Finding>{}), ...);
-  for (Finding& finding : results.findings)
-    if (auto* fit = std::get_if<StepFit>(&finding)) fit->coefficients = {1, 0.01};
+  const auto fill = [&](const char*, auto& own) {
+    using Own = std::remove_reference_t<decltype(own)>;
+    if constexpr (std::is_same_v<Own, Comparison> || std::is_same_v<Own, std::optional<Comparison>>)
+      own = results.comparisons.front();
+    else if constexpr (std::is_same_v<Own, std::vector<Comparison>>)
+      own = results.comparisons;
+    else if constexpr (std::is_same_v<Own, std::vector<double>>)
+      own = {1, 0.01};
+  };
+  for (Finding& finding : results.findings) std::visit([&](auto& found) { found.fields(fill); }, finding);
 }
 
 // Rows of every scenario with steps, losses and places, and a finding of every kind.

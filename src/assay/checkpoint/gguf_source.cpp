@@ -9,14 +9,14 @@
 
 namespace assay {
 
-GgufSource::GgufSource(const std::filesystem::path& path) : GgufSource(path, GgufShards(path)) {}
+GgufSource::GgufSource(const std::filesystem::path& path) : GgufSource(GgufShards(path), path) {}
 
 GgufSource::GgufSource(std::unique_ptr<const GgufFile> whole)
-    : GgufSource(std::filesystem::path(whole->path()), GgufShards(std::move(whole))) {}
+    : GgufSource(GgufShards(std::move(whole)), {}) {}
 
-GgufSource::GgufSource(const std::filesystem::path& path, GgufShards shards)
-    : path_(path),
-      where_(path.string()),
+GgufSource::GgufSource(GgufShards shards, const std::filesystem::path& path)
+    : path_(path.empty() ? shards.first().path() : path),
+      where_(path_.string()),
       shards_(std::move(shards)),
       architecture_(architecture_of(shards_)),
       checkpoint_(shards_, architecture_),

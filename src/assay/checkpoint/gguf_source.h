@@ -28,7 +28,8 @@ class GgufSource : public ModelSource {
   TokenizerFiles tokenizer_files() const override;
 
  private:
-  GgufSource(const std::filesystem::path& path, GgufShards shards);
+  // No path: that of the first shard.
+  GgufSource(GgufShards shards, const std::filesystem::path& path);
 
   std::filesystem::path path_;
   std::string where_;
