@@ -22,7 +22,7 @@ namespace assay::fuzz {
 namespace {
 
 constexpr std::uint64_t kMostData = std::uint64_t{1} << 20;
-constexpr std::int64_t kMostHeads = 512;  // of all layers: a plan of more takes its time, in proportion
+constexpr std::int64_t kMostHeads = 512;  // layers times heads: a plan of more takes its time
 
 // Where the header says that the data end.
 std::uint64_t end_of_data(const std::string& header) {

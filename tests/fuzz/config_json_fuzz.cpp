@@ -23,7 +23,7 @@
 namespace assay::fuzz {
 namespace {
 
-constexpr std::int64_t kMostHeads = 2048;  // of all layers
+constexpr std::int64_t kMostHeads = 2048;  // layers times heads
 
 // Finds what it is asked for, in one shape.
 class AnyCheckpoint : public Checkpoint {

@@ -17,8 +17,8 @@ namespace {
 
 using Document = nlohmann::ordered_json;
 
-constexpr std::size_t kMostValues = 20'000;  // of a document, from which those to be changed are drawn
-constexpr std::size_t kMostEntries = 2'000;  // of an array or object that is being extended
+constexpr std::size_t kMostValues = 20'000;  // from which those to be changed are drawn
+constexpr std::size_t kMostEntries = 2'000;  // an array or object is extended to
 constexpr int kDeepest = 150;                // recursion below this fits any stack
 constexpr const char* kRawMark = "\x01raw\x01";
 

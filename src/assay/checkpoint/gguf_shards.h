@@ -38,7 +38,7 @@ class GgufShards {
  private:
   void add(std::unique_ptr<const GgufFile> file, int number, int count);
   std::vector<std::unique_ptr<const GgufFile>> files_;
-  std::set<std::string_view> names_;  // of the tensors in them
+  std::set<std::string_view> names_;  // tensors' names in them
 };
 
 // "x-00002-of-00003.gguf" is the name before the numbers, the shard's number from 1, and how many there are;
