@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All that .ci/run does, and: clang, clang-tidy, ThreadSanitizer, and the tests with each instruction set forced.
+# All that .ci/run does, and: clang, clang-tidy, ThreadSanitizer, each fuzz target for a minute, and the tests with each
+# instruction set forced.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/packages.sh
@@ -18,6 +19,8 @@ cmake --preset clang -B build/tidy -DASSAY_UNITY=OFF >/dev/null
 git ls-files 'src/*.cpp' | xargs -P "$(nproc)" -n 4 clang-tidy -p build/tidy --quiet
 echo "== ThreadSanitizer"
 cmake --preset tsan >/dev/null && cmake --build --preset tsan && ctest --preset tsan --parallel 1
+echo "== fuzz targets"
+tools/check_fuzz.sh 60
 echo "== each instruction set forced"
 for isa in scalar avx2 avx512; do
   build/release/assay kernels --isa $isa >/dev/null 2>&1 || { echo "$isa: not usable here, left out"; continue; }

@@ -38,6 +38,32 @@ TEST(Toml, NamesFileAndLineOfWhatIsWrong) {
   EXPECT_EQ(refusal("x = " + std::string(10000, '[')).rfind("a.toml: line 1: not valid TOML", 0), 0U);
 }
 
+// Characters from each range that toml++ takes for impossible where white space may stand. Under
+// UndefinedBehaviorSanitizer, reaching one ends the test.
+TEST(Toml, CharactersBeyondAsciiAreNoWhiteSpace) {
+  for (const char* letter : {"\u00e9", "\u03dd", "\u2e80", "\ufd00", "\u1681", "\u2030"}) {
+    EXPECT_EQ(refusal(std::string("a_") + letter + " = 1").rfind("a.toml: line 1: not valid TOML", 0), 0U)
+        << letter;
+    EXPECT_EQ(refusal(std::string("a = 'b' ") + letter).rfind("a.toml: line 1: not valid TOML", 0), 0U)
+        << letter;
+    EXPECT_EQ(parse_toml(std::string("a = \"\"\"b\\\n  ") + letter + "\"\"\"", "f")["a"],
+              std::string("b") + letter);
+  }
+}
+
+// An assertion of toml++ in builds that have them, and an assumption of the compiler in others.
+TEST(Toml, NamesOfTablesBeginAsKeysDo) {
+  for (const char* text : {"[{a", "[.a]", "[,]", "[=", "[[ {", "[[,]]"})
+    EXPECT_EQ(refusal(text).rfind("a.toml: line 1: not valid TOML", 0), 0U) << text;
+}
+
+TEST(Toml, OrJsonIsToldByTheFirstCharacter) {
+  EXPECT_EQ(parse_toml_or_json(" \n{\"a\": [1]}", "f").dump(), R"({"a":[1]})");
+  EXPECT_EQ(parse_toml_or_json("a = [1]", "f").dump(), R"({"a":[1]})");
+  for (const auto& [text, file] : {std::pair("", "f"), {" \n", "f"}, {"[1, 2]", "f"}, {"a = 1", "f.json"}})
+    EXPECT_THROW(parse_toml_or_json(text, file), Error) << text;
+}
+
 // Objects keep the order of their keys and compare each new one with all before it.
 TEST(Toml, HasAsManyKeysAsJsonMayHave) {
   std::string text;

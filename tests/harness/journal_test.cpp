@@ -74,6 +74,20 @@ TEST_F(JournalFile, GivesItsEntriesInOrderAndGoesOn) {
   EXPECT_EQ(refusal(kHead), "");
 }
 
+TEST_F(JournalFile, IsReadFromItsText) {
+  const std::string lines = std::string(kHead) +
+                            "{\"kind\":\"k\",\"key\":\"\\u000061ff\",\"data\":\"1\"}\n"
+                            "{\"kind\":\"l\",\"key\":\"b\",\"data\":[2]}\n{\"kind\":\"cut off";
+  std::string all;
+  const auto on_entry = [&](const std::string& kind, const std::string& key, const OrderedJson& data) {
+    all += kind + " " + key + " " + data.dump() + "; ";
+  };
+  read_journal(lines, "j", "p", on_entry);
+  EXPECT_EQ(all, "k a\xff \"1\"; l b [2]; ");
+  for (const auto& [text, plan] : {std::pair(lines, "q"), {std::string(kHead) + "1\n", "p"}, {"{}", "p"}})
+    EXPECT_THROW(read_journal(text, "j", plan, on_entry), JournalError) << text;
+}
+
 TEST_F(JournalFile, OneThatIsNotThereIsBegun) {
   const Journal journal(file_, "p", true);
   EXPECT_FALSE(journal.has_resumed());

@@ -116,5 +116,19 @@ TEST(ResultsJson, WhatIsWrongIsNamedByItsPath) {
   EXPECT_NE(error_of(OrderedJson::array()).find("r.json: not a results file"), std::string::npos);
 }
 
+// Its sentence names two or three.
+TEST(ResultsJson, AFittedLineHasItsCoefficients) {
+  OrderedJson json = to_json(test::full_results());
+  const auto refusal_of = [&](const std::vector<double>& coefficients) {
+    json["findings"] = {{{"kind", "step_fit"}, {"cache", true}, {"coefficients", coefficients}, {"r2", 1}}};
+    return error_of(json);
+  };
+  EXPECT_EQ(refusal_of({}), "r.json: findings[0].coefficients: expected 2 or 3 numbers, found 0");
+  EXPECT_EQ(refusal_of({1}), "r.json: findings[0].coefficients: expected 2 or 3 numbers, found 1");
+  EXPECT_EQ(refusal_of({1, 2, 3, 4}), "r.json: findings[0].coefficients: expected 2 or 3 numbers, found 4");
+  for (const std::size_t count : {std::size_t{2}, std::size_t{3}})
+    EXPECT_EQ(refusal_of(std::vector<double>(count, 1)), "no error");
+}
+
 }  // namespace
 }  // namespace assay

@@ -99,8 +99,14 @@ ReadFile::ReadFile(fs::path path) : path_(std::move(path)) {
   size_ = static_cast<std::uint64_t>(info.st_size);
 }
 
+ReadFile::ReadFile(fs::path name, std::span<const std::byte> content)
+    : path_(std::move(name)), content_(content.data()), size_(content.size()) {}
+
 ReadFile::ReadFile(ReadFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      content_(other.content_),
+      size_(other.size_) {}
 
 ReadFile::~ReadFile() {
   if (fd_ >= 0) close(fd_);
@@ -109,9 +115,13 @@ ReadFile::~ReadFile() {
 void ReadFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) const {
   constexpr std::size_t kSlab = std::size_t{64} << 20;
   std::size_t done = 0;
+  if (fd_ < 0 && offset < size_) {
+    done = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), size_ - offset));
+    std::copy_n(content_ + offset, done, out.data());
+  }
   while (done < out.size()) {
     const std::size_t want = std::min(kSlab, out.size() - done);
-    const ssize_t n = pread(fd_, out.data() + done, want, static_cast<off_t>(offset + done));
+    const ssize_t n = fd_ < 0 ? 0 : pread(fd_, out.data() + done, want, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error("cannot read {}: {}", path_.string(), last_system_error());
     if (n == 0)

@@ -16,6 +16,8 @@ namespace assay {
 class ReadFile {
  public:
   explicit ReadFile(std::filesystem::path path);
+  // The same over bytes in memory, which must outlive it; `name` stands for the path in messages.
+  ReadFile(std::filesystem::path name, std::span<const std::byte> content);
   ~ReadFile();
   ReadFile(ReadFile&& other) noexcept;
   ReadFile(const ReadFile&) = delete;
@@ -29,7 +31,8 @@ class ReadFile {
 
  private:
   std::filesystem::path path_;
-  int fd_ = -1;
+  int fd_ = -1;  // -1: the content is in memory
+  const std::byte* content_ = nullptr;
   std::uint64_t size_ = 0;
 };
 

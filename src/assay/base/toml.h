@@ -16,5 +16,7 @@ nlohmann::ordered_json parse_toml(std::string_view text, const std::string& file
 // A file of keys and values: JSON where its first character is '{', else TOML. Throws Error naming the file
 // where it cannot be read or parsed, is empty, or is a JSON text that is no object.
 nlohmann::ordered_json read_toml_or_json(const std::string& file);
+// The same of the text of such a file.
+nlohmann::ordered_json parse_toml_or_json(std::string_view text, const std::string& file);
 
 }  // namespace assay

@@ -4,11 +4,20 @@
 
 namespace assay {
 
+namespace {
+
 // Indexes of 10,000 tensors take 1 MB; a file may be padded with blanks to any size.
+constexpr std::uint64_t kMaxConfiguration = std::uint64_t{16} << 20;
+constexpr std::size_t kMaxConfigurationValues = 1'000'000;
+
+}  // namespace
+
 Json read_configuration(const std::filesystem::path& path) {
-  constexpr std::uint64_t kMax = std::uint64_t{16} << 20;
-  constexpr std::size_t kMaxValues = 1'000'000;
-  return read_python_json(path, kMax, kMaxValues);
+  return read_python_json(path, kMaxConfiguration, kMaxConfigurationValues);
+}
+
+Json parse_configuration(std::string_view text, const std::string& where) {
+  return parse_python_json(text, where, kMaxConfigurationValues);
 }
 
 }  // namespace assay

@@ -95,7 +95,9 @@ std::uint64_t GgufTensor::row_bytes() const {
   return static_cast<std::uint64_t>(columns() / type->elements * type->bytes);
 }
 
-GgufFile::GgufFile(const std::filesystem::path& path) : file_(path) {
+GgufFile::GgufFile(const std::filesystem::path& path) : GgufFile(ReadFile(path)) {}
+
+GgufFile::GgufFile(ReadFile file) : file_(std::move(file)) {
   GgufReader reader(file_);
   reader.read_header();
   values_ = reader.read_values();

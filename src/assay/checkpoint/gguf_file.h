@@ -68,6 +68,7 @@ class GgufFile {
   // what was found: for version 1 and byte-swapped files, for what reaches beyond the file, for keys and
   // tensors that stand twice, nested arrays, unknown types, and for tensors that are unaligned or overlap.
   explicit GgufFile(const std::filesystem::path& path);
+  explicit GgufFile(ReadFile file);  // which may be bytes in memory
   // Whether the file begins as one.
   static bool is_one(const std::filesystem::path& path);
 

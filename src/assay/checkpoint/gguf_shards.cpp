@@ -1,7 +1,6 @@
 #include "assay/checkpoint/gguf_shards.h"
 
 #include <charconv>
-#include <set>
 
 #include "assay/base/error.h"
 
@@ -57,7 +56,6 @@ GgufShardName gguf_shard_name(std::string_view name) {
 GgufShards::GgufShards(const fs::path& any) {
   const std::string name = any.filename().string();
   const GgufShardName shard = gguf_shard_name(name);
-  std::set<std::string_view> seen;
   for (int number = 1; number <= shard.count; ++number) {
     const fs::path path = shard.count == 1
                               ? any
@@ -66,17 +64,24 @@ GgufShards::GgufShards(const fs::path& any) {
     if (!fs::exists(path))
       throw Error("{}: the shard '{}' is missing beside it", any.string(),
                   printable(path.filename().string()));
-    files_.push_back(std::make_unique<const GgufFile>(path));
-    const GgufFile& file = *files_.back();
-    check_split(file, number, shard.count);
-    for (const GgufTensor& tensor : file.tensors())
-      if (!seen.insert(tensor.name).second)
-        throw Error("{}: tensor '{}' is in two shards", file.where(), printable(tensor.name));
+    add(std::make_unique<const GgufFile>(path), number, shard.count);
   }
   const auto total = first().integer("split.tensors.count");
-  if (shard.count > 1 && total && *total != static_cast<std::int64_t>(seen.size()))
+  if (shard.count > 1 && total && *total != static_cast<std::int64_t>(names_.size()))
     throw Error("{}: key 'split.tensors.count': expected {}, as all shards have, found {}", first().where(),
-                seen.size(), *total);
+                names_.size(), *total);
+}
+
+GgufShards::GgufShards(std::unique_ptr<const GgufFile> whole) {
+  add(std::move(whole), 1, 1);
+}
+
+void GgufShards::add(std::unique_ptr<const GgufFile> file, int number, int count) {
+  check_split(*file, number, count);
+  for (const GgufTensor& tensor : file->tensors())
+    if (!names_.insert(tensor.name).second)
+      throw Error("{}: tensor '{}' is in two shards", file->where(), printable(tensor.name));
+  files_.push_back(std::move(file));
 }
 
 GgufShards::Place GgufShards::find(std::string_view name) const {

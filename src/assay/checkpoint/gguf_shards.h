@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ class GgufShards {
   // Any of the files names all of them. Throws Error naming the file, key or tensor where one is missing or
   // says that it belongs elsewhere, and where a tensor is in two of them.
   explicit GgufShards(const std::filesystem::path& any);
+  // One file that is the whole model, whatever its name says.
+  explicit GgufShards(std::unique_ptr<const GgufFile> whole);
 
   // The file whose metadata is the model's.
   const GgufFile& first() const { return *files_.front(); }
@@ -33,7 +36,9 @@ class GgufShards {
   std::vector<float> read_floats(const Place& place) const;
 
  private:
+  void add(std::unique_ptr<const GgufFile> file, int number, int count);
   std::vector<std::unique_ptr<const GgufFile>> files_;
+  std::set<std::string_view> names_;  // tensors' names in them
 };
 
 // "x-00002-of-00003.gguf" is the name before the numbers, the shard's number from 1, and how many there are;

@@ -1,5 +1,7 @@
 #include "assay/checkpoint/gguf_source.h"
 
+#include <utility>
+
 #include "assay/base/tokenizer_files.h"
 #include "assay/checkpoint/gguf_keys.h"
 #include "assay/checkpoint/gguf_tokenizer.h"
@@ -7,10 +9,15 @@
 
 namespace assay {
 
-GgufSource::GgufSource(const std::filesystem::path& path)
-    : path_(path),
-      where_(path.string()),
-      shards_(path),
+GgufSource::GgufSource(const std::filesystem::path& path) : GgufSource(GgufShards(path), path) {}
+
+GgufSource::GgufSource(std::unique_ptr<const GgufFile> whole)
+    : GgufSource(GgufShards(std::move(whole)), {}) {}
+
+GgufSource::GgufSource(GgufShards shards, const std::filesystem::path& path)
+    : path_(path.empty() ? shards.first().path() : path),
+      where_(path_.string()),
+      shards_(std::move(shards)),
       architecture_(architecture_of(shards_)),
       checkpoint_(shards_, architecture_),
       config_(config_of(shards_, architecture_)),

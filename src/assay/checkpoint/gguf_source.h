@@ -16,6 +16,8 @@ class GgufSource : public ModelSource {
  public:
   // One of the model's files. Throws Error, see GgufFile, GgufShards, gguf_keys.h and GgufCheckpoint.
   explicit GgufSource(const std::filesystem::path& path);
+  // A file that is open already and is the whole model.
+  explicit GgufSource(std::unique_ptr<const GgufFile> whole);
 
   const std::filesystem::path& path() const override { return path_; }
   JsonView config() const override { return {config_, where_}; }
@@ -26,6 +28,9 @@ class GgufSource : public ModelSource {
   TokenizerFiles tokenizer_files() const override;
 
  private:
+  // No path: that of the first shard.
+  GgufSource(GgufShards shards, const std::filesystem::path& path);
+
   std::filesystem::path path_;
   std::string where_;
   GgufShards shards_;

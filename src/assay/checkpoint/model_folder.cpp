@@ -42,6 +42,13 @@ ModelFolder::ModelFolder(const fs::path& folder, std::unique_ptr<const Checkpoin
   checkpoint_ = checkpoint != nullptr ? std::move(checkpoint) : open_checkpoint(folder);
 }
 
+ModelFolder::ModelFolder(const fs::path& folder, Json config, Json generation_config,
+                         std::unique_ptr<const Checkpoint> checkpoint)
+    : path_(folder),
+      config_(std::make_shared<const Json>(std::move(config))),
+      generation_config_(std::make_shared<const Json>(std::move(generation_config))),
+      checkpoint_(std::move(checkpoint)) {}
+
 std::unique_ptr<const QuantizedWeights> ModelFolder::quantized_weights() const {
   if (const auto own = int8_checkpoint::config_from(config()))
     return std::make_unique<Int8Weights>(*checkpoint_, *own);

@@ -18,6 +18,9 @@ class ModelFolder : public ModelSource {
   explicit ModelFolder(const std::filesystem::path& folder);
   // The same with weights from elsewhere.
   ModelFolder(const std::filesystem::path& folder, std::unique_ptr<const Checkpoint> checkpoint);
+  // A folder whose files have been read; `folder` names it in messages, and its tokenizer is read there.
+  ModelFolder(const std::filesystem::path& folder, Json config, Json generation_config,
+              std::unique_ptr<const Checkpoint> checkpoint);
 
   const std::filesystem::path& path() const override { return path_; }
   JsonView config() const override { return {*config_, (path_ / "config.json").string()}; }

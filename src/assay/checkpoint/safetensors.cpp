@@ -114,8 +114,10 @@ void check_layout(const std::vector<Entry>& entries, std::uint64_t data_begin, s
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
-  const std::string where = path.string();
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile(ReadFile(path)) {}
+
+SafetensorsFile::SafetensorsFile(ReadFile file) : file_(std::move(file)) {
+  const std::string where = file_.path().string();
   const std::uint64_t length = read_header_length(file_);
   std::string header(static_cast<std::size_t>(length), '\0');
   file_.read_exactly(kLengthBytes, std::as_writable_bytes(std::span(header.data(), header.size())));

@@ -23,6 +23,7 @@ class SafetensorsFile {
   // Reads and checks the header: every offset lies in the file, tensors neither overlap nor leave holes, and
   // each has the bytes its shape and type need. Throws Error naming the file and the tensor.
   explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(ReadFile file);  // which may be bytes in memory
 
   const std::filesystem::path& path() const { return file_.path(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }

@@ -13,8 +13,12 @@ namespace assay {
 namespace fs = std::filesystem;
 
 std::unique_ptr<const Checkpoint> SafetensorsCheckpoint::open_file(const fs::path& file) {
+  return of_file(SafetensorsFile(file));
+}
+
+std::unique_ptr<const Checkpoint> SafetensorsCheckpoint::of_file(SafetensorsFile file) {
   auto checkpoint = std::make_unique<SafetensorsCheckpoint>();
-  checkpoint->files_.emplace_back(file);
+  checkpoint->files_.push_back(std::move(file));
   return checkpoint;
 }
 

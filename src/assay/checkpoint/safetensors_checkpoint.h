@@ -15,6 +15,7 @@ class SafetensorsCheckpoint : public Checkpoint {
  public:
   // Each opens files and reads their headers; throws Error naming the file and what is wrong with it.
   static std::unique_ptr<const Checkpoint> open_file(const std::filesystem::path& file);
+  static std::unique_ptr<const Checkpoint> of_file(SafetensorsFile file);  // one that is open already
   // `index`: model.safetensors.index.json, whose weight_map names shards beside it. Of a tensor that is in
   // several, the one that the map names is read, with a warning. A tensor that is not where the map says, or
   // that it does not name and two shards hold, is an Error.

@@ -19,7 +19,7 @@ namespace {
 constexpr int kVersion = 4;
 
 // Null where the line is not JSON.
-OrderedJson parsed_line(const std::string& line) {
+OrderedJson parsed_line(std::string_view line) {
   try {
     return parse_ordered_json(line, "");
   } catch (const Error&) {
@@ -64,7 +64,19 @@ Journal::~Journal() = default;
 
 void Journal::State::read() {
   const std::string text = read_text_file(file);
-  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  read_journal(text, file.string(), plan,
+               [&](const std::string& kind, const std::string& key, const OrderedJson& data) {
+                 entries[{kind, key}].push_back(data);
+               });
+  // What was cut off must not join the next line.
+  const std::size_t whole = text.rfind('\n') + 1;
+  if (whole < text.size()) std::filesystem::resize_file(file, whole);
+}
+
+void read_journal(
+    std::string_view text, const std::string& file, const std::string& plan,
+    const std::function<void(const std::string&, const std::string&, const OrderedJson&)>& on_entry) {
+  const std::size_t whole = text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1;
   std::size_t line_number = 0;
   for (std::size_t at = 0; at < whole;) {
     const std::size_t end = text.find('\n', at);
@@ -74,27 +86,22 @@ void Journal::State::read() {
     at = end + 1;
     if (line_number == 1) {
       if (!json.is_object() || json.value("journal", OrderedJson()) != kVersion)
-        throw JournalError("{}: expected a journal that this program can resume, found something else",
-                           file.string());
+        throw JournalError("{}: expected a journal that this program can resume, found something else", file);
       if (json.value("plan", OrderedJson()) != plan)
         throw JournalError(
             "{}: another plan was begun here: expected the same model and options; start the run again "
             "from the beginning, or repeat it with those",
-            file.string());
+            file);
       continue;
     }
     const auto is_text = [&](const char* key) { return json.contains(key) && json.at(key).is_string(); };
     if (!json.is_object() || !is_text("kind") || !is_text("key") || !json.contains("data"))
-      throw JournalError("{}: line {}: expected an entry of a journal with kind, key and data", file.string(),
+      throw JournalError("{}: line {}: expected an entry of a journal with kind, key and data", file,
                          line_number);
-    entries[{json.at("kind").get<std::string>(), json.at("key").get<std::string>()}].push_back(
-        json.at("data"));
+    on_entry(json.at("kind").get<std::string>(), json.at("key").get<std::string>(), json.at("data"));
   }
   if (line_number == 0)
-    throw JournalError("{}: expected a journal that this program can resume, found something else",
-                       file.string());
-  // What was cut off must not join the next line.
-  if (whole < text.size()) std::filesystem::resize_file(file, whole);
+    throw JournalError("{}: expected a journal that this program can resume, found something else", file);
 }
 
 void Journal::append(const std::string& kind, const std::string& key, const OrderedJson& data) {

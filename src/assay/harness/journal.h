@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <nlohmann/json_fwd.hpp>
@@ -43,6 +44,12 @@ class Journal {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// Reads the text of a journal as the constructor does, but for a last line without a line break: `on_entry`
+// is given each entry in order. Throws JournalError naming `file` and, of an entry, the line.
+void read_journal(std::string_view text, const std::string& file, const std::string& plan,
+                  const std::function<void(const std::string& kind, const std::string& key,
+                                           const nlohmann::ordered_json& data)>& on_entry);
 
 // What an earlier run wrote under this kind and key or, where it wrote nothing, what `make` gives, which is
 // written down. `read` and `write` turn it from JSON and to JSON. No journal: what `make` gives.

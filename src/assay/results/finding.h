@@ -57,6 +57,7 @@ struct LengthTrend {
 // The time of a decode step in ms as a polynomial of its position, the constant first.
 struct StepFit {
   static constexpr std::string_view kKind = "step_fit";
+  static constexpr std::size_t kFewest = 2, kMost = 3;  // coefficients: a line, or quadratic
   bool cache = true;
   std::vector<double> coefficients = {};
   double r2 = 0;

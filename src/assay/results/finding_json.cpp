@@ -72,6 +72,15 @@ void read(const JsonReader& json, T& value) {
   }
 }
 
+// What a sentence takes for granted of a finding.
+void check_finding(const JsonReader&, const auto&) {}
+void check_finding(const JsonReader& json, const StepFit& fit) {
+  const std::size_t count = fit.coefficients.size();
+  if (count < StepFit::kFewest || count > StepFit::kMost)
+    json.at("coefficients")
+        .fail(fmt::format("expected {} or {} numbers, found {}", StepFit::kFewest, StepFit::kMost, count));
+}
+
 // Tries the kinds in their order.
 template <std::size_t kAt = 0>
 Finding read_kind(const std::string& kind, const JsonReader& json) {
@@ -82,6 +91,7 @@ Finding read_kind(const std::string& kind, const JsonReader& json) {
     if (kind != Kind::kKind) return read_kind<kAt + 1>(kind, json);
     Kind found;
     read(json, found);
+    check_finding(json, found);
     return found;
   }
 }

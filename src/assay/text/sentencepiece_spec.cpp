@@ -21,8 +21,7 @@ using PieceType = SentencePieceModel::PieceType;
 class SentencePieceReader {
  public:
   SentencePieceReader(const TokenizerFiles& files, NamedTokens& defaults)
-      : files_(files),
-        config_(files.config.content, files.config.where),
+      : config_(files.config.content, files.config.where),
         where_(files.pieces->where),
         model_(read_sentencepiece_model(files.pieces->content, where_)),
         defaults_(defaults) {}
@@ -218,7 +217,6 @@ class SentencePieceReader {
     }
   }
 
-  const TokenizerFiles& files_;
   JsonView config_;
   std::string where_;
   SentencePieceModel model_;

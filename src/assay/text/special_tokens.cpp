@@ -87,7 +87,9 @@ class SpecialTokens {
   }
 
   void read_named(const TokenizerFiles::Document& document) {
-    const auto& [file, where] = document;
+    // Names of their own: clang 14 captures no structured binding.
+    const Json& file = document.content;
+    const std::string& where = document.where;
     const auto read_key = [&](std::string_view key) {
       if (auto token = token_of(file[key], fmt::format("{}: {}", where, key))) {
         token->special = true;

@@ -50,6 +50,10 @@ std::string tuning_file();
 std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads);
 // Adds it to the file. Nothing happens where that cannot be written.
 void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tuning);
+// The same of the text of such a file, and that text with another entry; neither reads or writes a file. A
+// text that cannot be read, or has too many entries, keeps nothing.
+std::optional<Tuning> tuning_in(std::string_view text, const std::string& key);
+std::string with_tuning(std::string_view text, const std::string& key, const Tuning& tuning);
 // What it is kept by.
 std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, int threads);
 

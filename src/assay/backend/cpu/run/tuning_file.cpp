@@ -30,11 +30,20 @@ std::string key_of(Isa isa, int threads) {
   return tuning_key(cpu_info(), ASSAY_VERSION, isa, threads);
 }
 
-Json entries_of(const std::string& file) {
+Json entries_of(std::string_view text) {
   try {
-    return read_json_object(file, kMaxFile, 16 * kMaxEntries);
+    return parse_json_object(text, "", 16 * kMaxEntries);
   } catch (const Error&) {
     return Json::object();
+  }
+}
+
+// Empty where it cannot be read.
+std::string text_of_tuning_file(const std::string& file) {
+  try {
+    return read_text_file(file, kMaxFile);
+  } catch (const Error&) {
+    return "";
   }
 }
 
@@ -72,11 +81,15 @@ std::string tuning_file() {
 
 std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads) {
   if (file.empty()) return std::nullopt;
-  const Json entries = entries_of(file);
-  const auto found = entries.find(key_of(isa, threads));
+  return tuning_in(text_of_tuning_file(file), key_of(isa, threads));
+}
+
+std::optional<Tuning> tuning_in(std::string_view text, const std::string& key) {
+  const Json entries = entries_of(text);
+  const auto found = entries.find(key);
   if (found == entries.end() || !found->is_object()) return std::nullopt;
   try {
-    const JsonView entry(*found, file);
+    const JsonView entry(*found, "");
     Tuning tuning{.constants = {.fetch = {.distance = entry.integer("fetch_distance", kNearest, kFurthest),
                                           .most = entry.integer("fetch_most", kNearest, kFurthest),
                                           .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
@@ -98,17 +111,21 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
     const std::string folder = std::filesystem::path(file).parent_path().string();
     std::filesystem::create_directories(folder);
     const FolderLock lock(folder);  // another process may add its own
-    Json entries = entries_of(file);
-    if (entries.size() >= kMaxEntries) entries = Json::object();
-    entries[key_of(isa, threads)] = {{"fetch_distance", tuning.constants.fetch.distance},
-                                     {"fetch_most", tuning.constants.fetch.most},
-                                     {"fetch_level", tuning.constants.fetch.is_to_second_level ? 2 : 1},
-                                     {"share_rows", tuning.constants.share_rows},
-                                     {"gain", tuning.gain},
-                                     {"many_rows_gain", tuning.many_rows_gain}};
-    write_file_atomically(file, entries.dump(1) + "\n");
+    write_file_atomically(file, with_tuning(text_of_tuning_file(file), key_of(isa, threads), tuning));
   } catch (const std::exception&) {  // measured again next time
   }
+}
+
+std::string with_tuning(std::string_view text, const std::string& key, const Tuning& tuning) {
+  Json entries = entries_of(text);
+  if (entries.size() >= kMaxEntries) entries = Json::object();
+  entries[key] = {{"fetch_distance", tuning.constants.fetch.distance},
+                  {"fetch_most", tuning.constants.fetch.most},
+                  {"fetch_level", tuning.constants.fetch.is_to_second_level ? 2 : 1},
+                  {"share_rows", tuning.constants.share_rows},
+                  {"gain", tuning.gain},
+                  {"many_rows_gain", tuning.many_rows_gain}};
+  return entries.dump(1) + "\n";
 }
 
 Tuning find_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& pool) {
