@@ -66,7 +66,8 @@ std::vector<Variant> cpu_variants() {
 
 std::vector<Variant> gpu_variants() {
   std::vector<Variant> all;
-  for (const char* text : {"float32", "float16", "bfloat16"}) all.push_back({text, run_config_from_text(text)});
+  for (const char* text : {"float32", "float16", "bfloat16"})
+    all.push_back({text, run_config_from_text(text)});
   // A GPU computes what is not quantized in float16 where nothing else is asked for.
   for (const char* text : {"int8-dynamic", "llm-int8", "nf4", "fp4-dq", "int4-g128", "nf4+activations:int8"})
     for (const DType dtype : {DType::f32, DType::f16}) {

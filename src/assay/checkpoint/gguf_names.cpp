@@ -225,7 +225,7 @@ const GgufArchitecture* gguf_architecture_of_model(std::string_view model_type, 
 }
 
 GgufOwnName gguf_name_of(const GgufArchitecture& architecture, std::string_view tensor) {
-  const GgufOwnName found = own_name(architecture, tensor);
+  GgufOwnName found = own_name(architecture, tensor);
   if (found.is_known) return found;
   // Files of a model without its LM head leave the prefix of all others out.
   const std::string embedding = translated(architecture, "token_embd.weight").name;

@@ -12,6 +12,7 @@ namespace assay {
 
 // As the tokenizer.json has it that converters take a `pre` from; where they differ, llama.cpp's own regular
 // expressions only approximate them.
+// NOLINTNEXTLINE(bugprone-exception-escape): a Json that is null allocates nothing
 struct GgufPretokenizer {
   Json pre_tokenizer = {};
   bool has_nfc = false;            // texts are normalized first

@@ -140,7 +140,7 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
 
 RunConfig run_config_to_load(std::string_view text, const RunConfig& common) {
   if (text.find('+') != std::string_view::npos || text.starts_with(kRecipe)) {
-    const RunConfig config = run_config_from_text(text, common);
+    RunConfig config = run_config_from_text(text, common);
     require_used(common, {&config, 1});
     return config;
   }

@@ -97,7 +97,7 @@ void PlanWriter::embed(BufferId out) {
   if (!is_projected) {
     op.positions = positions.positions;
     op.position_offset = positions.position_offset;
-    add("embed", OpClass::embed, std::move(op));
+    add("embed", OpClass::embed, op);
   } else {  // only tokens are as narrow
     op.out = buffer("narrow", width);
     add("embed", OpClass::embed, op);

@@ -96,6 +96,7 @@ std::uint8_t code_of_map(float x) {
       codes[i] = nearest_of_map(static_cast<double>(i) / static_cast<double>(kHalf) - 1.0);
     return codes;
   }();
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): of numbers from 0 on
   return table[static_cast<std::size_t>((std::clamp(x, -1.0F, 1.0F) + 1.0F) * kHalf + 0.5F)];
 }
 

@@ -87,6 +87,7 @@ void quantize_with_minimum(int bits, const float* x, std::byte* block) {
   const float d = (*high - *low) / static_cast<float>(most), inverse = reciprocal(d);
   std::uint8_t codes[kSmallBlock];
   for (int e = 0; e < kSmallBlock; ++e)
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings): of numbers from 0 on, as ggml rounds them
     codes[e] = static_cast<std::uint8_t>(std::min(most, static_cast<int>((x[e] - *low) * inverse + 0.5F)));
   put_half(d, block);
   put_half(*low, block + 2);

@@ -271,7 +271,7 @@ GgufFactors add_gguf_metadata(const GgufArchitecture& architecture, const ModelS
                               const ModelSource& source, GgufWriter& writer) {
   writer.add_text("general.architecture", architecture.name);
   writer.add_text("general.type", "model");
-  const std::filesystem::path path = source.path();
+  const std::filesystem::path& path = source.path();
   writer.add_text("general.name", (path.has_filename() ? path : path.parent_path()).stem().string());
   MetadataKeys keys(architecture, writer);
   add_sizes(spec, keys);

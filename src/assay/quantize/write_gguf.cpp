@@ -148,7 +148,7 @@ class GgufJob {
 
   GgufOwnName own_name_of(const std::string& name) const {
     if (name == spec_.names.head) return {"output.weight", GgufChange::none, true};
-    const GgufOwnName own = gguf_name_of(architecture_, name);
+    GgufOwnName own = gguf_name_of(architecture_, name);
     if (!own.is_known)
       throw Error("{}: GGUF's architecture '{}' has no tensor for it", source_->find(name).where(),
                   architecture_.name);
@@ -243,9 +243,10 @@ class GgufJob {
   }
 
   ReconstructionError write_tensor(const TensorToWrite& tensor) {
-    const auto [rows, columns, is_transposed] = tensor.shape;
+    const std::int64_t rows = tensor.shape.rows, columns = tensor.shape.columns;
     const std::int64_t unit = std::max<std::int64_t>(1, tensor.rows.unit());
-    const std::int64_t per_slab = (rows_per_slab(columns, is_transposed) + unit - 1) / unit * unit;
+    const std::int64_t per_slab =
+        (rows_per_slab(columns, tensor.shape.is_transposed) + unit - 1) / unit * unit;
     constexpr std::int64_t kBytesPerNumber = 20;  // that a GgufSlab takes for each
     require_memory({std::min(rows, per_slab * pool_.size()) * columns * kBytesPerNumber},
                    "quantizing " + tensor.name);

@@ -581,11 +581,9 @@ double Metric::most() const {
 std::string Metric::column_head() const {
   const std::string_view shown = shown_unit.empty() ? unit : shown_unit;
   // A heading that begins or ends with its unit does not repeat it: "Tokens/s per sequence", "New tokens".
-  const auto holds_unit = [&] {
-    return head.substr(1).starts_with(shown.substr(1)) || head.ends_with(shown);
-  };
-  if (shown.empty() || (shown.size() > 1 && head.size() > 1 && holds_unit())) return std::string(head);
-  return fmt::format("{} ({})", head, shown);
+  const bool is_long = shown.size() > 1 && head.size() > 1;
+  const bool has = is_long && (head.substr(1).starts_with(shown.substr(1)) || head.ends_with(shown));
+  return shown.empty() || has ? std::string(head) : fmt::format("{} ({})", head, shown);
 }
 
 std::span<const Metric> metric_catalogue() {

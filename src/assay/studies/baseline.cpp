@@ -52,9 +52,10 @@ Study baseline_study() {
            [](const ExperimentContext&, const BaselineOptions&, const CostOf&, CostedStudy& costed) {
              for (std::size_t i = 1; i < costed.cases.size(); ++i) costed.cases[i].is_essential = false;
            },
-       .share = [](const SharedOptions& shared, BaselineOptions& options) {
-         options = {shared.prompts, shared.new_tokens, shared.uses_cache, shared.truncation};
-       }});
+       .share =
+           [](const SharedOptions& shared, BaselineOptions& options) {
+             options = {shared.prompts, shared.new_tokens, shared.uses_cache, shared.truncation};
+           }});
 }
 
 }  // namespace assay

@@ -93,7 +93,7 @@ std::vector<Case> bench_cases(const ExperimentContext& context, const BenchOptio
   return cases;
 }
 
-void replace(Row& row, std::string_view key, std::string text) {
+void replace(Row& row, std::string_view key, const std::string& text) {
   for (auto& [name, value] : row.parameters)
     if (name == key) value = text;
 }

@@ -62,9 +62,9 @@ std::vector<Case> edge_cases(const ExperimentContext& context, const EdgeOptions
   }
   const std::int64_t room = context.context_length - options.new_tokens;
   const auto add_long = [&](const char* name, std::int64_t length) {
-    cases.insert(cases.begin() + 2, baseline_case(context, Scenario::edge_prompts, name,
-                                                  {ids_of_length(context, sentence, length)},
-                                                  options.new_tokens));
+    cases.insert(cases.begin() + 2,
+                 baseline_case(context, Scenario::edge_prompts, name,
+                               {ids_of_length(context, sentence, length)}, options.new_tokens));
   };
   if (room > kLongPrompt) add_long("longest that fits", room);
   if (room > 0) add_long("very long", std::min(room, kLongPrompt));

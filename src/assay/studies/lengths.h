@@ -11,8 +11,8 @@
 namespace assay {
 
 struct LengthsOptions {
-  std::vector<std::int64_t> lengths{32, 128, 512,
-                                    0};  // those of prompts, in tokens; 0 = the longest that fits; these defaults take 2048 too where it fits
+  std::vector<std::int64_t> lengths{32, 128, 512, 0};  // those of prompts, in tokens; 0 = the longest that
+                                                       // fits; these defaults take 2048 too where it fits
   // Repeated until its tokens meet or exceed a length, then cut to exactly as many.
   std::string base = "In the beginning the road was wide and the evening light lay over the fields. ";
   std::int64_t new_tokens = 50;

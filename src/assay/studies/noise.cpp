@@ -48,7 +48,7 @@ std::vector<Finding> conclude_noise(const ExperimentResult& judged) {
     if (c.metric == "total_latency_s" && c.detectable_difference > 0)
       detectable.push_back(c.detectable_difference);
   if (!detectable.empty()) found.median_detectable_difference = statistics::median(detectable);
-  return {std::move(found)};
+  return {found};
 }
 
 }  // namespace

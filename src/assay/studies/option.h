@@ -86,6 +86,7 @@ inline StudyOption make_option(std::string name, std::string help, StudyOption::
 // An option that sets a field. The field's type gives its kind and, where it can be shown, its default. A
 // field of one prompt takes the first that is given.
 template <typename Options, typename Field>
+// NOLINTNEXTLINE(performance-unnecessary-value-param): they are moved
 StudyOption option(std::string name, Field Options::*field, std::string help, OptionTraits traits = {}) {
   if constexpr (std::is_same_v<Field, std::vector<Prompt>>) help += "; repeat for more";
   StudyOption made = detail::make_option(std::move(name), std::move(help), detail::kind_of<Field>(),

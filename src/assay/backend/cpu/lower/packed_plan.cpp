@@ -83,8 +83,7 @@ bool PackedPlan::multiplies_tiles(const PackedWeight& w) const {
 
 bool PackedPlan::takes_int8_activations(const LinearOp& op, std::int64_t rows) const {
   const PackedWeight& w = weight(op.weight);
-  if (w.packing != Packing::four_bit || w.group < kMinCodedGroup || has_offsets(w.spec.format))
-    return false;
+  if (w.packing != Packing::four_bit || w.group < kMinCodedGroup || has_offsets(w.spec.format)) return false;
   // Beside bfloat16, sums of bytes keep up with memory where those of floats do not.
   return op.has_int8_activations ||
          (rows <= kFourBitRows && w.spec.arithmetic.multiply == Multiply::bfloat16);

@@ -79,7 +79,7 @@ void Executor::build() {
   linear_.emplace(packed_, tasks_, *work_);
   attention_.emplace(packed_, tasks_, *work_);
   pruner_.emplace(packed_, *work_);
-  if (plan().has_candidate_search)
+  if (packed_.plan.has_candidate_search)
     candidates_ = std::make_unique<CandidateHead>(packed_, tasks_, *work_, *linear_);
 }
 
