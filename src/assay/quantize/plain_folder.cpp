@@ -67,14 +67,7 @@ class PlainJob {
         dtype_(options.config.precision == Preset::bfloat16 ? DType::bf16 : DType::f32) {
     check_options();
     if (!spec_.names.other_modalities.empty()) check_writable(spec_, *source_);
-    const auto stored = stored_precision(*source_, spec_);
-    const auto weights = source_->quantized_weights();
-    if (stored && !(weights != nullptr && weights->method().can_be_read_as_numbers))
-      throw Error(
-          "{}: the model is quantized already, {}: expected one in float32, float16 or bfloat16, or a "
-          "GGUF file",
-          candidate, stored->name);
-    check_tensors(spec_, stored.value_or(precision_of(Preset::float32)), *source_);
+    check_readable_as_numbers(candidate, spec_, *source_);
     check_folder_target(out, *source_, options.replaces);
     folder_ = std::make_unique<NewFolder>(out, options.replaces);
   }

@@ -1,6 +1,8 @@
 #include "assay/quantize/writable.h"
 
 #include "assay/base/error.h"
+#include "assay/model/model.h"
+#include "assay/model/stored_quantization.h"
 
 namespace assay {
 
@@ -15,6 +17,18 @@ void check_writable(const ModelSpec& spec, const ModelSource& source) {
     throw Error(
         "{}: expected the matrices of a gpt2 folder, [in_features, out_features], found them turned round",
         source.path().string());
+}
+
+void check_readable_as_numbers(const std::string& candidate, const ModelSpec& spec,
+                               const ModelSource& source) {
+  const auto stored = stored_precision(source, spec);
+  const auto weights = source.quantized_weights();
+  if (stored && !(weights != nullptr && weights->method().can_be_read_as_numbers))
+    throw Error(
+        "{}: the model is quantized already, {}: expected one in float32, float16 or bfloat16, or a "
+        "GGUF file",
+        candidate, stored->name);
+  check_tensors(spec, stored.value_or(precision_of(Preset::float32)), source);
 }
 
 }  // namespace assay

@@ -59,7 +59,7 @@ class GgufJob {
         architecture_(gguf_architecture_of(spec_, *source_)),
         pool_(options.threads.value_or(default_thread_count())) {
     if (!spec_.names.other_modalities.empty()) check_writable(spec_, *source_);
-    check_numbers(candidate);
+    check_readable_as_numbers(candidate, spec_, *source_);
     check_target(out);
     heads_ = {spec_.heads, spec_.kv_heads, spec_.head_dim};
   }
@@ -86,18 +86,6 @@ class GgufJob {
   }
 
  private:
-  // Weights that are read as the numbers that their codes stand for.
-  void check_numbers(const std::string& candidate) const {
-    const auto stored = stored_precision(*source_, spec_);
-    const auto weights = source_->quantized_weights();
-    if (stored && !(weights != nullptr && weights->method().can_be_read_as_numbers))
-      throw Error(
-          "{}: the model is quantized already, {}: expected one in float32, float16 or bfloat16, or a "
-          "GGUF file",
-          candidate, stored->name);
-    check_tensors(spec_, stored.value_or(precision_of(Preset::float32)), *source_);
-  }
-
   // Only what is a GGUF file is replaced, and never one that is read.
   void check_target(const fs::path& out) const {
     std::error_code code;
