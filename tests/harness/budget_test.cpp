@@ -126,6 +126,31 @@ TEST(Budget, PredictsVisits) {
 }
 
 // The A/A run says nothing with fewer processes than a verdict takes.
+// What is measured once is run in the first process alone: a first run and the timed one.
+TEST(Budget, PredictsALongPromptOnce) {
+  CostedStudy study{.name = "lengths", .cases = {costed_case("32 tokens", Need::lengths, 1, 10)}};
+  study.sweep.processes = 7;
+  study.sweep.repeats = 5;
+  const double alone = predicted_study_s(study, {.name = "lengths"});
+  study.cases.push_back(costed_case("8000 tokens", Need::long_prompts, 100, 10));
+  EXPECT_NEAR(predicted_study_s(study, {.name = "lengths", .once = {"8000 tokens"}}), alone + 2 * 100.02,
+              1e-9);
+}
+
+// Configurations that do not fit memory together are run in groups, and the first one again in each.
+TEST(Budget, PredictsTheBaselineAgainWhereMemoryParts) {
+  CostedStudy study{.name = "trade-off"};
+  for (const char* name : {"float32", "fp4", "nf4"}) {
+    study.cases.push_back(costed_case(name, Need::tradeoff, 1, 10));
+    study.cases.back().configuration = name;
+  }
+  study.sweep.processes = 7;
+  study.sweep.repeats = 5;
+  const double together = predicted_study_s(study, {.name = "trade-off"});
+  for (CostedCase& c : study.cases) c.memory_share = 0.4;
+  EXPECT_NEAR(predicted_study_s(study, {.name = "trade-off"}), together + 7 * (10 + 7 * 1.02), 1e-9);
+}
+
 TEST(Budget, AStudyOfVerdictsHasThemOrNothing) {
   CostedStudy baseline{.name = "baseline", .cases = {costed_case("prompt", Need::baseline)}},
       noise{.name = "noise", .cases = {costed_case("again", Need::noise)}};
