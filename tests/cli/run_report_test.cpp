@@ -121,6 +121,21 @@ TEST_F(CliRunReport, ReportsAreRebuiltByteForByte) {
     EXPECT_EQ(read_file(out_ + "/" + name), read_file(folder_ / "again/" + name)) << name;
 }
 
+TEST_F(CliRunReport, LimitsAreAnsweredByARunAndWithoutAModel) {
+  expect_success(run({"--limit", "memory=100GiB"}));
+  const std::string page = read_file(out_ + "/report.md");
+  EXPECT_NE(page.find("## Recommendation under limits"), std::string::npos);
+  EXPECT_NE(page.find("within memory=100GiB"), std::string::npos);
+  EXPECT_EQ(results()["limits"]["bounds"]["memory"], 100.0 * 1024 * 1024 * 1024);
+  const ProgramResult other =
+      run_program({"report", out_ + "/results.json", "--limit", "memory=1KiB", "--limit", "latency=10s"});
+  expect_success(other);
+  EXPECT_NE(other.out.find("is certain to stay within"), std::string::npos);
+  EXPECT_NE(other.out.find("The nearest is"), std::string::npos);
+  expect_failure(run_program({"report", out_ + "/results.json", "--limit", "memory=2"}), 2,
+                 {"--limit", "memory", "700MiB", "'2'"});
+}
+
 TEST_F(CliRunReport, ReportWithoutAFolderWritesNothing) {
   expect_success(run());
   const ProgramResult result = run_program({"report", out_ + "/results.json"}, {.folder = folder_.path()});

@@ -115,6 +115,7 @@ ResultSet everything() {
   results.model.coverage.tensors = {{"a", "nf4", ""}, {"b", "float32", "it is an embedding"}};
   results.model.coverage.quantized = 1;
   results.other_comparisons = results.comparisons;
+  results.limits = limits_from_text("laptop,memory=2GiB");
   results.choice = Choice{600, 2, {{"edge", 3, 2, 16, {"a"}, {"b"}, true, 5, 50}}};
   results.left_out = {{"edge", "very long", "it did not fit", "assay probe demo", 50}};
   const Comparison& c = results.comparisons[0];

@@ -74,6 +74,7 @@ constexpr Topic kTopics[] = {
     {"--time", kMeasuring, "SECONDS"},
     {"--max-time", kMeasuring, "SECONDS"},
     {"--budget", kMeasuring, "TIME"},
+    {"--limit", kMeasuring, "LIST"},
     {"--choice", kMeasuring, "JSON"},
     {"--case-timeout", kMeasuring, "SECONDS"},
     {"--seed", kMeasuring, "N"},

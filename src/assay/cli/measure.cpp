@@ -71,6 +71,7 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
     app.add_option("--with", others,
                    "Another model to measure beside the first, in the same tables; repeat for more [none]")
         ->allow_extra_args(false);
+  if (takes_models) add_limit_option(app, limits);
   app.get_option("--precision")
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
@@ -112,6 +113,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
           Clock::now),
       progress_(flags.output.shows_progress()) {
   refuse_empty_values(command);
+  limits_of(flags.limits);
   flags.budget.seconds();
   if (flags.narrow_percent <= 0)
     throw UsageError("--narrow: expected a number above 0, found {}", flags.narrow_percent);
@@ -152,6 +154,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
 std::string Measuring::identity_of_flags() const {
   nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
   flags.erase("choice");
+  flags.erase("limit");  // it changes what is concluded, not what is measured
   return flags.dump();
 }
 
@@ -298,6 +301,7 @@ void Measuring::add_facts(ResultSet& results) const {
     results.configuration.emplace_back("--" + name,
                                        value.is_string() ? value.get<std::string>() : value.dump());
   }
+  results.limits = limits_of(flags_.limits);
   if (experiment_->get().choice) results.choice = *experiment_->get().choice;
   results.left_out.insert(results.left_out.begin(), left_out_.begin(), left_out_.end());
   if (is_interrupted()) results.status = RunStatus::interrupted;

@@ -32,6 +32,7 @@ struct MeasureFlags {
   bool takes_models = false;        // --with
   std::vector<std::string> others;  // models beside the first
   BudgetFlags budget;
+  std::vector<std::string> limits;  // --limit, where configurations are compared
 
   void add_to(CLI::App& app, bool is_model_required);
   std::vector<std::string> precisions() const { return words_of(model.precision); }

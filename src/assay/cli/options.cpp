@@ -243,4 +243,16 @@ std::string read_input(const std::string& file) {
   return text;
 }
 
+void add_limit_option(CLI::App& app, std::vector<std::string>& limits) {
+  app.add_option("--limit", limits,
+                 "What the recommended configuration must keep, joined by commas: memory=2GiB, ttft=200ms, "
+                 "tokens-per-s=20, ppl-ratio=1.05, kl=0.05; or laptop, server, best-quality [none]")
+      ->allow_extra_args(false);
+}
+
+std::optional<Limits> limits_of(const std::vector<std::string>& given) {
+  if (given.empty()) return std::nullopt;
+  return limits_from_text(fmt::format("{}", fmt::join(given, ",")));
+}
+
 }  // namespace assay::cli

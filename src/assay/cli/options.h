@@ -93,4 +93,9 @@ std::vector<TokenId> ids_from_text(const std::string& text, const std::string& w
 // A file's text, or standard input for "-".
 std::string read_input(const std::string& file);
 
+// --limit: what the chosen configuration must keep. Given several times, all hold.
+void add_limit_option(CLI::App& app, std::vector<std::string>& limits);
+// Empty where none was given. Throws FieldError.
+std::optional<Limits> limits_of(const std::vector<std::string>& given);
+
 }  // namespace assay::cli

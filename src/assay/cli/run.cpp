@@ -127,6 +127,7 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
 void add_report(CLI::App& app, int& exit_code) {
   struct ReportFlags {
     std::string file, folder;
+    std::vector<std::string> limits;
     bool is_json = false;
   };
   auto flags = std::make_shared<ReportFlags>();
@@ -134,10 +135,13 @@ void add_report(CLI::App& app, int& exit_code) {
       app.add_subcommand("report", "Write the report of a results.json again; needs no model");
   command->add_option("RESULTS", flags->file, "The results.json of a run, or its folder")->required();
   command->add_option("-o,--output", flags->folder, "Folder to write the report to [print it only]");
+  add_limit_option(*command, flags->limits);
   command->add_flag("--json", flags->is_json, "Print the paths of the written files as JSON");
-  command->footer("Example: assay report assay-results -o copy");
+  command->footer("Example: assay report assay-results --limit memory=500MiB,ppl-ratio=1.02");
   command->callback([flags, &exit_code] {
-    const ResultSet results = report::read_results(flags->file);
+    const std::optional<Limits> limits = limits_of(flags->limits);
+    ResultSet results = report::read_results(flags->file);
+    if (limits) results.limits = limits;
     std::vector<std::filesystem::path> paths;
     if (!flags->folder.empty()) {
       const report::WrittenReports written = report::write_reports(results, flags->folder);

@@ -50,6 +50,9 @@ class ResultDocument {
     add_conclusion("Takeaways", sentences_of(takeaways_of(results_)));
     if (const auto recommended = recommendation_of(results_))
       add_conclusion("Recommendation", sentences_of(*recommended));
+    if (results_.limits)
+      if (const auto choice = choose_within(results_, *results_.limits))
+        add_conclusion("Recommendation under limits", sentences_of(*choice));
     add_failures();
     add_conclusion("Left out", sentences_of(results_.left_out));
     add_conclusion("Warnings", warnings());

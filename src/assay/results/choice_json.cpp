@@ -1,6 +1,10 @@
 #include "assay/results/choice_json.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
+
+#include "assay/base/format.h"
 
 namespace assay {
 
@@ -8,7 +12,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kMostSeconds = 1e12;
+constexpr double kMostSeconds = 1e12, kMostBound = 1e18;
 constexpr std::int64_t kMostRuns = std::int64_t{1} << 40;
 
 void put_count(OrderedJson& json, const char* key, const std::optional<std::int64_t>& value) {
@@ -79,6 +83,26 @@ LeftOut left_out_from_json(const JsonReader& json) {
           .reason = json.at("reason").text(),
           .command = json.at("command").text(),
           .predicted_s = json.at("predicted_s").number(0, kMostSeconds)};
+}
+
+OrderedJson to_json(const Limits& limits) {
+  OrderedJson bounds = OrderedJson::object();
+  for (const Limit& limit : limits.limits) bounds[limit.name] = limit.bound;
+  return {{"goal", name_of(limits.goal)}, {"bounds", bounds}};
+}
+
+Limits limits_from_json(const JsonReader& json) {
+  Limits limits;
+  const auto goal = goal_named(json.at("goal").text());
+  if (!goal) json.at("goal").refuse("fastest, smallest or throughput");
+  limits.goal = *goal;
+  const auto kinds = limit_kinds();
+  for (const auto& [name, bound] : json.at("bounds").members()) {
+    if (std::none_of(kinds.begin(), kinds.end(), [&](const LimitKind& kind) { return kind.name == name; }))
+      bound.fail(fmt::format("no limit is called '{}'", name.substr(0, 40)));
+    limits.limits.push_back({name, bound.number(0, kMostBound)});
+  }
+  return limits;
 }
 
 }  // namespace assay

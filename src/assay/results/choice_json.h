@@ -5,6 +5,7 @@
 
 #include "assay/base/json_reader.h"
 #include "assay/results/choice.h"
+#include "assay/results/limits.h"
 
 namespace assay {
 
@@ -13,5 +14,8 @@ Choice choice_from_json(const JsonReader& json);
 
 nlohmann::ordered_json to_json(const LeftOut& left_out);
 LeftOut left_out_from_json(const JsonReader& json);
+
+nlohmann::ordered_json to_json(const Limits& limits);
+Limits limits_from_json(const JsonReader& json);
 
 }  // namespace assay

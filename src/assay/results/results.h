@@ -12,6 +12,7 @@
 #include "assay/machine/machine.h"
 #include "assay/results/choice.h"
 #include "assay/results/finding.h"
+#include "assay/results/limits.h"
 #include "assay/results/scenario.h"
 #include "assay/results/setting.h"
 #include "assay/results/status.h"
@@ -177,6 +178,7 @@ struct ResultSet {
   std::string caption;                 // how it was measured
   std::optional<Choice> choice = {};   // where there was a budget of time
   std::vector<LeftOut> left_out = {};
+  std::optional<Limits> limits = {};  // what the user needs: limited_choice.h answers
 
   // Appends what a study found out.
   void add(ExperimentResult found);

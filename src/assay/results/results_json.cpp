@@ -198,6 +198,7 @@ void read_later_keys(const JsonReader& json, ResultSet& results) {
   if (json.has("noise") && json.at("noise").has("between_processes"))
     results.noise = noise_from_json(json.at("noise"));
   if (json.has("budget")) results.choice = choice_from_json(json.at("budget"));
+  if (json.has("limits")) results.limits = limits_from_json(json.at("limits"));
   if (json.has("left_out"))
     for (const JsonReader& one : json.at("left_out").items())
       results.left_out.push_back(left_out_from_json(one));
@@ -350,6 +351,7 @@ OrderedJson to_json(const ResultSet& results) {
                    {"audit", to_json(results.audit)},
                    {"findings", findings}};
   if (results.choice) json["budget"] = to_json(*results.choice);
+  if (results.limits) json["limits"] = to_json(*results.limits);
   for (const LeftOut& one : results.left_out) json["left_out"].push_back(to_json(one));
   for (const OtherModel& other : results.other_models)
     json["other_models"].push_back({{"name", other.name}, {"sha256", other.sha256}});

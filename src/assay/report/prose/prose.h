@@ -8,6 +8,7 @@
 
 #include "assay/results/compare_results.h"
 #include "assay/results/finding.h"
+#include "assay/results/limited_choice.h"
 #include "assay/results/results.h"
 #include "assay/results/takeaways.h"
 
@@ -36,6 +37,9 @@ std::string sentence_of(const Takeaway& takeaway);
 std::vector<std::string> sentences_of(std::span<const Takeaway> takeaways);
 // One for each choice that is made.
 std::vector<std::string> sentences_of(const Recommendation& recommended);
+
+// The choice, its runner-up, the limits that bind; or what comes nearest.
+std::vector<std::string> sentences_of(const LimitedChoice& choice);
 
 // What a budget of time left out, with the command that would measure it.
 std::vector<std::string> sentences_of(std::span<const LeftOut> left_out);
