@@ -123,6 +123,10 @@ TEST_F(CliRunReport, ReportsAreRebuiltByteForByte) {
 
 TEST_F(CliRunReport, LimitsAreAnsweredByARunAndWithoutAModel) {
   expect_success(run({"--limit", "memory=100GiB"}));
+  EXPECT_NE(read_file(out_ + "/report.md").find("no configurations were compared"), std::string::npos);
+  expect_success(
+      run_program({"tradeoff", kModel, "--precision", "float32,nf4", "-p", "a", "--corpus", kText, "-n", "4",
+                   "--processes", "1", "-r", "2", "-o", out_, "--limit", "memory=100GiB"}));
   const std::string page = read_file(out_ + "/report.md");
   EXPECT_NE(page.find("## Recommendation under limits"), std::string::npos);
   EXPECT_NE(page.find("within memory=100GiB"), std::string::npos);
@@ -132,6 +136,8 @@ TEST_F(CliRunReport, LimitsAreAnsweredByARunAndWithoutAModel) {
   expect_success(other);
   EXPECT_NE(other.out.find("is certain to stay within"), std::string::npos);
   EXPECT_NE(other.out.find("The nearest is"), std::string::npos);
+  const ProgramResult json = run_program({"report", out_, "--limit", "memory=1GiB", "--json"});
+  EXPECT_EQ(Json::parse(json.out)["recommendation_under_limits"]["best"].size(), 2U);  // one process: no test
   expect_failure(run_program({"report", out_ + "/results.json", "--limit", "memory=2"}), 2,
                  {"--limit", "memory", "700MiB", "'2'"});
 }

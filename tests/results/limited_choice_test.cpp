@@ -149,7 +149,7 @@ TEST(LimitedChoice, NamesTheNearestWhereNoneQualifies) {
   ASSERT_EQ(choice.nearest_excess.size(), 1U);
   EXPECT_EQ(choice.nearest_excess[0].value, 100 * kMiB);
   EXPECT_EQ(report::sentences_of(choice).at(1),
-            "The nearest is nf4: its peak memory may be 100 MiB (limit: at most 90 MiB).");
+            "The nearest is nf4: its peak memory is 100 MiB (limit: at most 90 MiB).");
 }
 
 TEST(LimitedChoice, TakesTheSmallestByItsBytes) {

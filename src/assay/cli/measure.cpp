@@ -324,6 +324,9 @@ void Measuring::answer_json_of(const ResultSet& results, const report::WrittenRe
                               {"server", or_null(recommended->server)},
                               {"best_quality", or_null(recommended->best_quality)}};
   }
+  if (results.limits)
+    if (const auto choice = choose_within(results, *results.limits))
+      json["recommendation_under_limits"] = assay::to_json(*choice);
   answer_json(json);
 }
 

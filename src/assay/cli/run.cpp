@@ -10,6 +10,7 @@
 #include "assay/report/files.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
+#include "assay/results/choice_json.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/suite_plan.h"
 
@@ -148,15 +149,20 @@ void add_report(CLI::App& app, int& exit_code) {
       paths = written.paths;
       if (!written.note.empty()) note(written.note);
     }
-    if (flags->is_json)
-      answer_json({{"paths", names_of(paths)}});
-    else
+    if (flags->is_json) {
+      nlohmann::ordered_json json{{"paths", names_of(paths)}};
+      if (results.limits)
+        if (const auto choice = choose_within(results, *results.limits))
+          json["recommendation_under_limits"] = to_json(*choice);
+      answer_json(json);
+    } else {
       answer_text(
           report::to_terminal(report::document_of(results), terminal_width()) +
           fmt::format("\nThese are the results of {}{}.\n", flags->file,
                       flags->folder.empty()
                           ? ""
                           : "; open " + (std::filesystem::path(flags->folder) / "report.md").string()));
+    }
     exit_code = 0;
   });
 }

@@ -50,9 +50,13 @@ class ResultDocument {
     add_conclusion("Takeaways", sentences_of(takeaways_of(results_)));
     if (const auto recommended = recommendation_of(results_))
       add_conclusion("Recommendation", sentences_of(*recommended));
-    if (results_.limits)
-      if (const auto choice = choose_within(results_, *results_.limits))
-        add_conclusion("Recommendation under limits", sentences_of(*choice));
+    if (results_.limits) {
+      const auto choice = choose_within(results_, *results_.limits);
+      add_conclusion("Recommendation under limits",
+                     choice ? sentences_of(*choice)
+                            : std::vector<std::string>{"There is nothing to choose among: no configurations "
+                                                       "were compared, as a trade-off does."});
+    }
     add_failures();
     add_conclusion("Left out", sentences_of(results_.left_out));
     add_conclusion("Warnings", warnings());

@@ -105,4 +105,29 @@ Limits limits_from_json(const JsonReader& json) {
   return limits;
 }
 
+OrderedJson to_json(const LimitedChoice& choice) {
+  const auto or_null = [](const std::string& label) {
+    return label.empty() ? OrderedJson(nullptr) : OrderedJson(label);
+  };
+  OrderedJson binding = OrderedJson::array(), excess = OrderedJson::array();
+  for (const LimitedChoice::Binding& one : choice.binding)
+    binding.push_back({{"limit", one.limit.name},
+                       {"bound", one.limit.bound},
+                       {"without_it", one.without_it},
+                       {"value", one.value},
+                       {"gain", one.gain},
+                       {"is_within_10_percent", one.is_within_10}});
+  for (const LimitedChoice::Excess& one : choice.nearest_excess)
+    excess.push_back({{"limit", one.limit.name}, {"bound", one.limit.bound}, {"value", one.value}});
+  return {{"limits", to_json(choice.limits)},
+          {"best", choice.best},
+          {"tested", choice.is_tested},
+          {"runner_up", or_null(choice.runner_up)},
+          {"binding", binding},
+          {"uncertain", choice.uncertain},
+          {"nearest", or_null(choice.nearest)},
+          {"nearest_excess", excess},
+          {"unmeasured", choice.unmeasured}};
+}
+
 }  // namespace assay

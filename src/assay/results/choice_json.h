@@ -5,7 +5,7 @@
 
 #include "assay/base/json_reader.h"
 #include "assay/results/choice.h"
-#include "assay/results/limits.h"
+#include "assay/results/limited_choice.h"
 
 namespace assay {
 
@@ -17,5 +17,7 @@ LeftOut left_out_from_json(const JsonReader& json);
 
 nlohmann::ordered_json to_json(const Limits& limits);
 Limits limits_from_json(const JsonReader& json);
+// What an answer says of it: best, tested, runner_up, binding, uncertain, nearest, unmeasured.
+nlohmann::ordered_json to_json(const LimitedChoice& choice);
 
 }  // namespace assay

@@ -26,7 +26,7 @@ struct LimitedChoice {
   };
 
   Limits limits;
-  Scenario scenario = Scenario::tradeoff;  // of the rows that were chosen among
+  Scenario scenario = Scenario::tradeoff;  // whose rows were chosen among
   int candidates = 0;
 
   // The configuration that meets the goal best among those that certainly keep every limit; empty where none

@@ -16,7 +16,7 @@ struct LimitKind {
   std::string_view name;  // "ttft"
   std::string_view tag;   // the metric's: "time_to_first_token_s"
   bool is_minimum = false;
-  std::string_view unit;  // of its smallest form: "ms"; empty: a plain number
+  std::string_view unit;  // that shares, times and sizes are typed in: "ms"; empty: a plain number
   std::string_view text;  // what it bounds, in a sentence: "time to first token"
 };
 std::span<const LimitKind> limit_kinds();

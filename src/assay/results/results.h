@@ -32,8 +32,7 @@ struct Value {
   double value = 0;  // a summary of the samples where there are several: as `statistic` says
   std::optional<statistics::Interval> interval;
   std::vector<double> samples;  // raw, in time order; empty for a figure that is counted, not sampled
-  // "mean", "median" of the samples; "mean of medians" (value_of_processes); empty for a figure that is
-  // counted.
+  // "mean", "median" of the samples; "mean of medians" (value_of_processes); empty for a counted figure.
   std::string statistic = {};
   int processes = 0;  // that the samples come from; 0: not known, or not sampled
 
@@ -159,8 +158,7 @@ struct ResultSet {
   static constexpr int kSchemaVersion = 2;  // 1 is read too
   std::string created, command;
   std::string run_id;  // tells a run from every other: 16 hexadecimal digits; empty in earlier files
-  // Of two runs whose processes took turns (studies/interleave.h): the same in both and in no other. A
-  // process of the one is paired with that of the same number of the other.
+  // Two runs whose processes took turns (studies/interleave.h) share it; processes of one number are paired.
   std::string interleave_id = {};
   // Every setting in force, defaults included: ("seed", "1"), ("threads", "2").
   std::vector<std::pair<std::string, std::string>> configuration;

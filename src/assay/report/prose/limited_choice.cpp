@@ -79,8 +79,9 @@ std::string nearest_sentence(const LimitedChoice& choice) {
   std::vector<std::string> parts;
   for (const LimitedChoice::Excess& excess : choice.nearest_excess) {
     const LimitKind& kind = kind_of(excess.limit);
-    parts.push_back(fmt::format("its {} may be {} (limit: {} {})", kind.text, shown(kind, excess.value),
-                                kind.is_minimum ? "at least" : "at most", shown(kind, excess.limit.bound)));
+    parts.push_back(fmt::format("its {} {} {} (limit: {} {})", kind.text, kind.unit == "B" ? "is" : "may be",
+                                shown(kind, excess.value), kind.is_minimum ? "at least" : "at most",
+                                shown(kind, excess.limit.bound)));
   }
   return fmt::format("The nearest is {}: {}.", choice.nearest, fmt::join(parts, ", and "));
 }
@@ -105,8 +106,10 @@ std::vector<std::string> sentences_of(const LimitedChoice& choice) {
     for (const LimitedChoice::Binding& binding : choice.binding) add(all, binding_sentence(choice, binding));
   }
   if (!choice.uncertain.empty())
-    add(all, fmt::format("A bound lies within the measured interval of {}: more processes may decide.",
-                         joined(choice.uncertain)));
+    add(all,
+        fmt::format(
+            "A bound lies within the measured interval of {}: more processes, or a longer text, may decide.",
+            joined(choice.uncertain)));
   for (const std::string& name : choice.unmeasured)
     add(all, fmt::format("No configuration has a figure for {}; a run that measures it can decide.", name));
   return all;
