@@ -24,6 +24,7 @@ void add_studies(CLI::App& app, int& exit_code, const std::string& command_line)
 void add_compare(CLI::App& app, int& exit_code);
 void add_interleave(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_history(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
 void add_report(CLI::App& app, int& exit_code);
 void add_help(CLI::App& app, int& exit_code);
 

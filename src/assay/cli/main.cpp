@@ -66,6 +66,7 @@ int run_program(int argc, char** argv) {
   assay::cli::add_compare(app, exit_code);
   assay::cli::add_interleave(app, exit_code, command_line);
   assay::cli::add_history(app, exit_code);
+  assay::cli::add_verify(app, exit_code);
   assay::cli::add_generate(app, exit_code);
   assay::cli::add_perplexity(app, exit_code);
   assay::cli::add_bench(app, exit_code, command_line);

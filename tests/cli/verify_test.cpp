@@ -1,0 +1,60 @@
+// assay verify repeats a run and says what is reproduced.
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/temporary_folder.h"
+
+namespace assay::test {
+namespace {
+
+using VerifyJson = nlohmann::json;
+
+class CliVerify : public testing::Test {
+ protected:
+  void SetUp() override {
+    expect_success(run_program({"run", kModel, "-p", "hello", "-n", "4", "--processes", "1", "-r", "2",
+                                "--corpus", kText, "--precision", "float32,nf4", "--skip",
+                                "noise,lengths,ablation,batches,edge", "-o", out_, "--quiet"}));
+  }
+  TemporaryFolder folder_;
+  const std::string out_ = folder_ / "out";
+};
+
+TEST_F(CliVerify, RepeatsTheRunAndFindsItsCountedFiguresAgain) {
+  const ProgramResult result = run_program({"verify", out_, "--json", "--rows", "perplexity"});
+  const VerifyJson json = VerifyJson::parse(result.out);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  ASSERT_EQ(json["rows"].size(), 2U);
+  for (const VerifyJson& row : json["rows"]) {
+    EXPECT_EQ(row["scenario"], "perplexity");
+    EXPECT_EQ(row["outcome"], "reproduced");
+  }
+  // One process is none that a test of speed can rest on.
+  const ProgramResult all = run_program({"verify", out_, "--against", out_});
+  EXPECT_EQ(all.exit_code, 1) << all.out << all.err;
+  EXPECT_NE(all.out.find("cannot tell"), std::string::npos);
+  EXPECT_NE(all.out.find("Generated ids"), std::string::npos);
+}
+
+TEST_F(CliVerify, FindsOneWrongDigit) {
+  VerifyJson json = VerifyJson::parse(read_file(out_ + "/results.json"));
+  for (VerifyJson& row : json["rows"])
+    if (row["scenario"] == "perplexity" && row["label"] == "nf4")
+      row["values"]["perplexity"]["value"] = row["values"]["perplexity"]["value"].get<double>() * (1 + 1e-9);
+  write_file(folder_ / "other.json", json.dump());
+  const ProgramResult result = run_program({"verify", out_, "--against", folder_ / "other.json"});
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_NE(result.out.find("differs"), std::string::npos);
+}
+
+TEST_F(CliVerify, RefusesWhatItCannotRepeat) {
+  expect_failure(run_program({"verify", out_, "--rows", "nothing"}), 2, {"--rows", "'nothing'"});
+  VerifyJson json = VerifyJson::parse(read_file(out_ + "/results.json"));
+  json["command"] = "assay dance";
+  write_file(folder_ / "other.json", json.dump());
+  expect_failure(run_program({"verify", folder_ / "other.json"}), 1, {"assay dance"});
+  expect_failure(run_program({"verify", out_, "--against", out_, "-o", folder_ / "x"}), 2, {"--against"});
+}
+
+}  // namespace
+}  // namespace assay::test
