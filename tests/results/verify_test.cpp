@@ -113,6 +113,17 @@ TEST(Verify, TakesTheMachinesOwnSpeedForWhatItIs) {
       Outcome::differs);
 }
 
+TEST(Verify, SaysNothingOfASpeedThatItsProcessesDoNotTell) {
+  ResultSet noisy = verified_run();
+  std::vector<double> samples;
+  for (std::size_t i = 0; i < noisy.rows[0].places.size(); ++i)
+    samples.push_back(std::exp(0.8 * std::sin(2.3 * noisy.rows[0].places[i].process)));
+  noisy.rows[0].set("total_latency_s", value_of_processes(samples, noisy.rows[0].places));
+  const Verification found = verify(verified_run(), noisy);
+  EXPECT_EQ(figure_of(found, 0, "total_latency_s").outcome, Outcome::cannot_tell);
+  EXPECT_NE(figure_of(found, 0, "total_latency_s").reason.find("more processes"), std::string::npos);
+}
+
 TEST(Verify, SaysWhyARowCannotBeTold) {
   ResultSet ours = verified_run();
   ours.rows.pop_back();

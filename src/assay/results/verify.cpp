@@ -118,6 +118,11 @@ class Verifier {
         figure.reason = !row.unlike.empty()     ? row.unlike
                         : !row.untested.empty() ? row.untested
                                                 : "no test of it was made";
+      } else if (c.detectable_difference > kMaxUndetected) {
+        figure.reason = fmt::format(
+            "these processes differ so much that a change of {:.0f} % would be missed too often; repeat with "
+            "more processes on a quieter machine",
+            100 * kMaxUndetected);
       } else {
         const double low = 1 / (1 + drift_), high = 1 + drift_;
         const bool is_beyond = c.interval->low > high || c.interval->high < low;

@@ -35,7 +35,7 @@ struct VerifiedRow {
 struct Verification {
   std::vector<std::string> unlike;  // what tells the two machines or programs apart
   std::vector<VerifiedRow> rows;    // in their order
-  // Of all rows, as that of a row.
+  // The worst of its rows.
   Outcome outcome() const;
   // Relative: differences of speed from here on are found with a chance of 90 %; 0: no speed was tested.
   double detectable_difference = 0;
@@ -43,6 +43,8 @@ struct Verification {
 
 // The speed of equal programs drifts by as much within hours on a shared machine.
 inline constexpr double kDrift = 0.1;
+// Where a test would miss a change by as much one time in ten, it says nothing.
+inline constexpr double kMaxUndetected = 0.5;
 
 // Rows are matched as compare_results() does. Ids, perplexity, KL divergence, accuracy and bytes are counted:
 // computed by the same kernels in the same precision they must be equal, to the last digit; other kernels
