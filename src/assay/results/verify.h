@@ -20,7 +20,7 @@ struct VerifiedFigure {
   Outcome outcome = Outcome::cannot_tell;
   double theirs = 0, ours = 0;  // 0 of ids
   std::string reason;           // why it cannot be told, or what explains a difference; empty: nothing to add
-  std::optional<Comparison> comparison = {};  // of speed: ours against theirs
+  std::optional<Comparison> comparison = {};  // speed alone has one: ours against theirs
 };
 
 struct VerifiedRow {
