@@ -75,7 +75,7 @@ TEST(GgufTokenizer, AddsWhatTheFileSays) {
   EXPECT_EQ(Tokenizer::from_files(files).encode("ab"), (std::vector<TokenId>{2, 4}));
 }
 
-// Of a special token's parts none joins to it.
+// No parts join to a special token.
 TEST(GgufTokenizer, MergesFollowFromScores) {
   GgufBytes file;
   file.text("tokenizer.ggml.model", "llama")

@@ -162,7 +162,7 @@ std::string memory_lines(const nlohmann::ordered_json& memory, Bytes available) 
   return text;
 }
 
-// Of the formats that people choose, and of what was asked for.
+// Lines for the formats that people choose, and for a recipe that was asked for.
 std::string fitting_lines(const nlohmann::ordered_json& memory, std::int64_t context, Bytes usable) {
   if (usable.value == 0) return "";
   constexpr std::string_view kUsual[] = {"float32", "bfloat16", "int8-dynamic", "nf4"};
@@ -261,6 +261,23 @@ nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec&
   return json;
 }
 
+std::string text_of(const nlohmann::ordered_json& json, const ModelSpec& spec, Bytes usable) {
+  std::string text = fmt::format("{}\n", printable(json["path"].get<std::string>()));
+  text += spec_lines(spec, json["parameters"].get<std::int64_t>(),
+                     json["weight_file_bytes"].get<std::uint64_t>());
+  text +=
+      "\nPredicted memory in MiB: packed weights, workspace, keys and values per token\n"
+      "(KB), and the weights read to decode one token. The last column says whether\n"
+      "the whole context fits 90 % of the free memory: yes, in part, or no.\n";
+  text += memory_lines(json["memory"], usable);
+  text += fitting_lines(json["memory"], spec.context, usable);
+  text += formats_text(json["types"]);
+  if (json.contains("recipe")) text += formats_text(json["recipe"]);
+  if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
+  text += "\nTensors\n" + tensor_lines(json["tensors"]);
+  return text;
+}
+
 int run_inspect(const InspectFlags& flags) {
   const auto opened = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return open_source(locate_model(candidate));
@@ -307,19 +324,7 @@ int run_inspect(const InspectFlags& flags) {
   }
   if (!flags.output.is_quiet)
     for (const std::string& warning : warnings) note("warning: " + warning);
-  std::string text = fmt::format("{}\n", printable(source.path().string()));
-  text += spec_lines(spec, plan.parameters(), source.weight_file_bytes());
-  text +=
-      "\nPredicted memory in MiB: packed weights, workspace, keys and values per token\n"
-      "(KB), and the weights read to decode one token. The last column says whether\n"
-      "the whole context fits 90 % of the free memory: yes, in part, or no.\n";
-  text += memory_lines(memory, usable);
-  text += fitting_lines(memory, spec.context, usable);
-  text += formats_text(json["types"]);
-  if (recipe) text += formats_text(json["recipe"]);
-  if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
-  text += "\nTensors\n" + tensor_lines(tensors);
-  answer(text);
+  answer(text_of(json, spec, usable));
   return 0;
 }
 

@@ -56,13 +56,15 @@ nlohmann::ordered_json stored_types_json(const Plan& plan, const ModelSource& so
         return each["name"] == name && each["format"] == format;
       });
       if (row == rows.end()) {
-        rows.push_back({{"name", name},
-                        {"format", format},
-                        {"tensors", 0},
-                        {"elements", 0},
-                        {"bits_per_weight", 0.0},
-                        {"bytes", 0}});
-        row = rows.end() - 1;
+        auto behind = rows.end();  // those of one kind stand together
+        while (behind != rows.begin() && (*(behind - 1))["name"] != name) --behind;
+        row = rows.insert(behind == rows.begin() ? rows.end() : behind,
+                          nlohmann::ordered_json{{"name", name},
+                                                 {"format", format},
+                                                 {"tensors", 0},
+                                                 {"elements", 0},
+                                                 {"bits_per_weight", 0.0},
+                                                 {"bytes", 0}});
       }
       (*row)["tensors"] = (*row)["tensors"].get<std::int64_t>() + 1;
       (*row)["elements"] = (*row)["elements"].get<std::int64_t>() + part.spec.elements();

@@ -41,8 +41,8 @@ struct ExperimentContext {
   std::int64_t context_length = 0;             // the model's, in tokens
   bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
   std::vector<ContextModel> models;            // where there are several: all of them
-  // Which of the compared configurations comes first, and is what the others are compared with; unset: the
-  // first that was asked for.
+  // The compared configuration that comes first, and that the others are compared with; unset: the first that
+  // was asked for.
   std::optional<RunConfig> named_baseline = {};
   SweepOptions sweep;
   std::shared_ptr<const Choice> choice = {};  // what fits a budget; null: everything is measured
@@ -112,7 +112,7 @@ class WorkerExperiment {
   void put_first(const std::string& model);
 
  private:
-  void use_first();  // of the models
+  void use_first();  // what the context says of its first model
 
   std::shared_ptr<const ModelSource> source_;
   std::string id_;
