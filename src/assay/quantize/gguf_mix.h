@@ -30,8 +30,8 @@ class GgufMix {
   std::uint32_t file_type() const { return file_type_; }  // general.file_type
   // For a file that is written with an importance matrix: llama.cpp then gives some matrices a minimum.
   void expect_importance() { has_importance_ = true; }
-  // The type of a tensor, `own` being its name in the file and `module` that of its module. Rows whose length is no
-  // whole number of blocks get another type, as llama.cpp falls back.
+  // The type of a tensor, `own` being its name in the file and `module` that of its module. Rows whose length
+  // is no whole number of blocks get another type, as llama.cpp falls back.
   const ggml::BlockType& type_of(const GgufArchitecture& architecture, const ModelSpec& spec,
                                  std::string_view own, std::string_view module,
                                  const std::vector<std::int64_t>& shape) const;
