@@ -95,6 +95,17 @@ def numbers_to_quantize(random):
     return np.concatenate(rows).astype(np.float32)
 
 
+def ggml_weights(name, numbers, importance):
+    """As quantize_row_*_impl has them: of Q6_K the importance alone, else times sqrt(variance + x^2)."""
+    if name == "Q6_K":
+        return np.broadcast_to(importance, numbers.shape)
+    if name.endswith("_K"):
+        variance = 2 * np.repeat((numbers.reshape(len(numbers), -1, 256) ** 2).mean(axis=2), 256, axis=1)
+    else:
+        variance = (numbers**2).mean(axis=1, keepdims=True)
+    return importance * np.sqrt(variance + numbers**2)
+
+
 def write_quantized(library, path):
     random = np.random.default_rng(20261127)
     numbers = numbers_to_quantize(random)
@@ -102,11 +113,15 @@ def write_quantized(library, path):
     tensors = {"numbers": numbers, "importance": importance}
     for name in EXACT:
         tensors[name] = library.quantize(name, numbers)
-    for name in SEARCHED:  # a mean for each row, of the error and of the error that importance weighs
-        for suffix, weights in (("", None), (".importance", importance)):
-            blocks = library.quantize(name, numbers, weights)
+    for name in SEARCHED + [name for name in EXACT if name != "Q8_0"]:
+        # A mean for each row, of the error and of the error as ggml weighs it with an importance matrix.
+        for suffix, given in (("", None), (".importance", importance)):
+            if given is None and name in EXACT:
+                continue
+            blocks = library.quantize(name, numbers, given)
             off = numbers.astype(np.float64) - library.dequantize(name, blocks, numbers.size).reshape(numbers.shape)
-            tensors[name + suffix] = (off**2 * (1 if weights is None else weights)).mean(axis=1).astype(np.float32)
+            weights = 1 if given is None else ggml_weights(name, numbers.astype(np.float64), given)
+            tensors[name + suffix] = (off**2 * weights).mean(axis=1).astype(np.float32)
     save_file(tensors, path)
 
 

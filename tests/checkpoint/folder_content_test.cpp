@@ -88,7 +88,8 @@ TEST_F(FolderContent, SaysWhatToDoWithOtherFormats) {
   add("consolidated.00.pth");
   says("consolidated.00.pth, weights of another format");
   add("model-q4.gguf");
-  says("model-q4.gguf, a model in one file");
+  says(
+      ("model-q4.gguf: give that file as the model, " + (folder_.path() / "model-q4.gguf").string()).c_str());
   add("pytorch_model-00001-of-00002.bin");
   says(
       "pytorch_model-00001-of-00002.bin, pickled weights: save the model again with safe_serialization=True");

@@ -6,7 +6,6 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/json.h"
-#include "assay/checkpoint/gguf_merges.h"
 #include "assay/text/tokenizer.h"
 #include "support/fixtures.h"
 #include "support/gguf_writer.h"
@@ -76,11 +75,29 @@ TEST(GgufTokenizer, AddsWhatTheFileSays) {
   EXPECT_EQ(Tokenizer::from_files(files).encode("ab"), (std::vector<TokenId>{2, 4}));
 }
 
+// No parts join to a special token.
 TEST(GgufTokenizer, MergesFollowFromScores) {
-  const std::vector<GgufScoredToken> tokens{{"a", 0},   {"b", 0},    {"c", 0},         {"ab", -2},
-                                            {"bc", -1}, {"abc", -3}, {"ca", -1, false}};
-  const std::vector<std::pair<std::size_t, std::size_t>> expected{{1, 2}, {0, 1}, {3, 2}, {0, 4}};
-  EXPECT_EQ(gguf_merges_of(tokens), expected);
+  GgufBytes file;
+  file.text("tokenizer.ggml.model", "llama")
+      .texts("tokenizer.ggml.tokens", {"a", "b", "c", "ab", "bc", "abc", "ca", "d"})
+      .numbers<float>("tokenizer.ggml.scores", test::kGgufF32, {0, 0, 0, -2, -1, -3, -1, 0})
+      .numbers<std::int32_t>("tokenizer.ggml.token_type", test::kGgufI32, {1, 1, 1, 1, 1, 1, 3, 1});
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  EXPECT_EQ(files_of(file).tokenizer->content.at("model").at("merges").get<Pairs>(),
+            (Pairs{{"b", "c"}, {"a", "b"}, {"ab", "c"}, {"a", "bc"}}));
+}
+
+// "a", "aa" and so on have merges of the square of their number.
+TEST(GgufTokenizer, RefusesMergesWithoutEnd) {
+  std::vector<std::string> tokens;
+  for (std::size_t length = 1; length <= 4000; ++length) tokens.emplace_back(length, 'a');
+  GgufBytes file;
+  file.text("tokenizer.ggml.model", "llama")
+      .texts("tokenizer.ggml.tokens", tokens)
+      .numbers<float>("tokenizer.ggml.scores", test::kGgufF32, std::vector<float>(tokens.size()));
+  EXPECT_EQ(
+      refusal_of_tokens(file).find(": key 'tokenizer.ggml.tokens': merges of 4000 pieces: expected at most"),
+      0U);
 }
 
 TEST(GgufTokenizer, RefusesByName) {

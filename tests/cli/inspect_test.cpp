@@ -1,7 +1,13 @@
 // assay inspect over all families: one table that fits a terminal, and the facts behind it.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "assay/model/families/families.h"
+#include "assay/model/forward.h"
 #include "assay/model/model.h"
+#include "assay/session/fitting_context.h"
+#include "assay/session/load_parts.h"
 #include "support/family_models.h"
 #include "support/fixtures.h"
 #include "support/program.h"
@@ -62,6 +68,77 @@ TEST(CliInspect, PredictsTheBytesThatLoadingTakes) {
                 loaded.model->program().cache_bytes(loaded.model->spec().context).value);
     }
   }
+}
+
+// As many tokens as fit, and one more does not.
+TEST(CliInspect, SaysHowManyTokensFit) {
+  const auto source = open_source(locate_model(model_fixture("llama_grouped")));
+  const Plan plan = plan_forward(spec_from_source(*source), precision_of(Preset::float32));
+  const auto backend = cpu_backend(best_usable_isa(), 1);
+  const auto needed = [&](std::int64_t tokens) {
+    const PredictedMemory memory = backend->predict(plan, tokens);
+    return memory.program.weights + memory.program.packing + memory.program.workspace + memory.kv_cache;
+  };
+  const std::int64_t block = 64;  // positions of a block of the KV cache
+  ASSERT_GT(plan.context, block);
+  const Bytes all = needed(plan.context), one_block = needed(block);
+  ASSERT_LT(one_block, all);
+  EXPECT_EQ(fitting_context(*backend, plan, all).tokens, plan.context);
+  EXPECT_EQ(fitting_context(*backend, plan, all).needed, all);
+  EXPECT_EQ(fitting_context(*backend, plan, {1000 * all.value}).tokens, plan.context);
+  EXPECT_LT(fitting_context(*backend, plan, {all.value - 1}).tokens, plan.context);
+  EXPECT_EQ(fitting_context(*backend, plan, one_block).tokens, block);
+  const FittingContext none = fitting_context(*backend, plan, {one_block.value - 1});
+  EXPECT_EQ(none.tokens, 0);
+  EXPECT_LT(none.needed, one_block);
+
+  const ProgramResult result = run_program({"inspect", model_fixture("llama_grouped")});
+  expect_success(result);
+  const std::string limit = fmt::format("fits up to {0} tokens (the model's limit is {0})", plan.context);
+  for (const char* format : {"float32 ", "bfloat16 ", "int8-dynamic ", "nf4 "}) {
+    const std::size_t line = result.out.find(format, result.out.find("What fits"));
+    ASSERT_NE(line, std::string::npos) << format;
+    EXPECT_EQ(result.out.compare(result.out.find("fits up to", line), limit.size(), limit), 0) << format;
+  }
+}
+
+TEST(CliInspect, ShowsTheTypesOfEachKindOfTensor) {
+  const auto types_of = [](const std::string& model) {
+    const ProgramResult result = run_program({"inspect", model, "--json"});
+    expect_success(result);
+    return nlohmann::json::parse(result.out);
+  };
+  const auto row = [](const nlohmann::json& json, const std::string& name) {
+    for (const auto& each : json["types"]["modules"])
+      if (each["name"] == name) return each;
+    return nlohmann::json();
+  };
+  const auto plain = types_of(model_fixture("bf16"));
+  EXPECT_EQ(row(plain, "transformer.h.*.mlp.c_fc.weight")["format"], "BF16");
+  EXPECT_EQ(plain["types"]["bits_per_weight"], 16.0);
+  EXPECT_EQ(plain["types"]["bytes"], 2 * plain["parameters"].get<std::int64_t>());
+  const TemporaryFolder folder;
+  const std::string file = folder / "mixed.gguf";
+  expect_success(run_program({"quantize", demo_model(), file, "--recipe", "Q4_K_M"}));
+  const auto mixed = types_of(file);
+  std::int64_t tensors = 0, bytes = 0, elements = 0;
+  for (const auto& each : mixed["types"]["modules"]) {
+    tensors += each["tensors"].get<std::int64_t>();
+    bytes += each["bytes"].get<std::int64_t>();
+    elements += each["elements"].get<std::int64_t>();
+    const auto format = each["format"].get<std::string>();
+    if (format == "Q4_K" || format == "Q6_K") {
+      EXPECT_EQ(each["bits_per_weight"], format == "Q4_K" ? 4.5 : 6.5625);
+    }
+  }
+  EXPECT_EQ(tensors, static_cast<std::int64_t>(mixed["tensors"].size()));
+  EXPECT_EQ(elements, mixed["parameters"]);
+  EXPECT_LT(bytes, mixed["weight_file_bytes"]);
+  EXPECT_GT(bytes, 0.8 * mixed["weight_file_bytes"].get<double>());
+  EXPECT_FALSE(row(mixed, "norms and biases").is_null());
+  const std::string nf4 = folder / "nf4";
+  expect_success(run_program({"quantize", demo_model(), nf4, "--precision", "nf4"}));
+  EXPECT_EQ(row(types_of(nf4), "transformer.h.*.mlp.c_fc.weight")["format"], "nf4");
 }
 
 // Gates and norms of few tokens belong to the matrix multiplications behind them.

@@ -9,10 +9,12 @@
 #include <string>
 #include <thread>
 
+#include "assay/generate/steps.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
 #include "assay/session/calibrate.h"
+#include "assay/session/fitting_context.h"
 #include "support/family_models.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
@@ -53,6 +55,29 @@ class PeakOfAnonymousMemory {
   std::atomic<bool> stop_{false};
   std::thread watcher_;
 };
+
+// What inspect says of a context: weights, workspace, keys and values.
+TEST(Memory, AContextTakesWhatWasPredicted) {
+  if (kIsSanitized) GTEST_SKIP() << "a sanitizer keeps memory of its own";
+  if (anonymous_bytes() < 0) GTEST_SKIP() << "this system does not tell anonymous memory apart";
+  for (const char* precision : {"float32", "bfloat16", "int8-dynamic", "nf4"}) {
+    const auto folder = std::make_shared<const ModelFolder>(test::demo_model());
+    const auto backend = test::cpu_backend(best_usable_isa(), 1);
+    const std::int64_t before = anonymous_bytes();
+    const Model model = Model::load(folder, backend, precision_from_name(precision));
+    const Plan& plan = model.program().plan();
+    const FittingContext fitting = fitting_context(*backend, plan, {std::int64_t{1} << 40});
+    EXPECT_EQ(fitting.tokens, plan.context);
+    const auto cache = model.program().make_cache();
+    std::vector<TokenId> ids(static_cast<std::size_t>(plan.context));
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i % 500);
+    const StepItem item{cache->add_sequence(), ids};
+    run_in_steps(model.program(), *cache, std::span(&item, 1), [](std::span<const StepPart>) {});
+    EXPECT_NEAR(static_cast<double>(anonymous_bytes() - before), static_cast<double>(fitting.needed.value),
+                0.05 * static_cast<double>(fitting.needed.value))
+        << precision;
+  }
+}
 
 // The demo model's file has 17 MB, so a copy of the whole that is kept too long would show.
 TEST(Memory, LoadingTakesTheWeightsTheWorkspaceAndLittleMore) {

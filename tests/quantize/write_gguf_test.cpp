@@ -112,16 +112,14 @@ TEST_P(ConvertedGguf, HasTheKeysOfTheConverter) {
 }
 INSTANTIATE_TEST_SUITE_P(
     OfFixtures, ConvertedGguf,
-    testing::Values(ConvertedCase{"bloom_six", "F16", "context_length"},
-                    ConvertedCase{"cohere_scaled", "F16"},
-                    ConvertedCase{"falcon_one_key", "F16", "context_length"},
-                    ConvertedCase{"granite_scaled", "F16"}, ConvertedCase{"llama_biased", "F32"},
-                    ConvertedCase{"llama_scaled", "F32"}, ConvertedCase{"minimal", "F32"},
-                    ConvertedCase{"mistral_yarn", "F16"}, ConvertedCase{"olmo2_grouped", "F16"},
-                    ConvertedCase{"phi3_longrope", "F16"},
-                    ConvertedCase{"phi_partial", "F16", "feed_forward_length"},
-                    ConvertedCase{"qwen2_biased", "F16"}, ConvertedCase{"qwen3_heads", "F16"},
-                    ConvertedCase{"stablelm_serial", "F16"}, ConvertedCase{"starcoder2_untied", "F16"}));
+    testing::Values(
+        ConvertedCase{"bloom_six", "F16", "context_length"}, ConvertedCase{"cohere_scaled", "F16"},
+        ConvertedCase{"falcon_one_key", "F16", "context_length"}, ConvertedCase{"granite_scaled", "F16"},
+        ConvertedCase{"llama_biased", "F32"}, ConvertedCase{"llama_scaled", "F32"},
+        ConvertedCase{"minimal", "F32"}, ConvertedCase{"mistral_yarn", "F16"},
+        ConvertedCase{"olmo2_grouped", "F16"}, ConvertedCase{"phi3_longrope", "F16"},
+        ConvertedCase{"phi_partial", "F16", "feed_forward_length"}, ConvertedCase{"qwen2_biased", "F16"},
+        ConvertedCase{"qwen3_heads", "F16"}, ConvertedCase{"stablelm_serial", "F16"}));
 
 std::vector<float> logits_in_float32(const fs::path& path) {
   const Model model = Model::load(open_source(path), test::cpu_backend(test::usable_isas().back()),
@@ -139,7 +137,7 @@ TEST_P(ReadBackGguf, HasTheLogitsOfTheModel) {
   EXPECT_LE(test::largest_difference(found, wanted) / test::standard_deviation_of(wanted), 2e-6);
 }
 INSTANTIATE_TEST_SUITE_P(OfFixtures, ReadBackGguf,
-                         testing::Values("base", "bloom_four", "falcon_grouped", "gemma_biased",
+                         testing::Values("base", "bloom_four", "falcon_one_key", "gemma_legacy",
                                          "gpt_neox_parallel", "granite_biased", "llama_grouped", "n_inner",
                                          "no_prefix", "odd_heads", "phi3_beyond", "phi3_window", "sharded",
                                          "stablelm_serial", "untied", "upcast"));
@@ -243,10 +241,13 @@ TEST(WriteGguf, RefusesWhatAFileCannotSay) {
   expect("opt_plain", "model_type: GGUF files have no architecture for 'opt' here; expected one of: bloom");
   expect("mistral_window", "a GGUF file cannot say the model's attention window");
   expect("relu", "a GGUF file cannot say the model's activation");
-  expect("falcon_alibi", "a GGUF file cannot say the model's positions");
   expect("smollm3_interval", "a GGUF file cannot say the model's rotary positions");
   expect("no_scale", "a GGUF file cannot say the model's scales");
   expect("gpt_neox_serial", "llama.cpp loads 'gptneox' only with an LM head of its own");
+  expect("starcoder2_untied", "llama.cpp loads 'starcoder2' only with biases of attention and of the MLP");
+  expect("gemma_biased", "llama.cpp loads 'gemma' only without biases of attention's output and of the MLP");
+  expect("falcon_grouped", "llama.cpp loads 'falcon' only without biases");
+  expect("gemma2_typed", "llama.cpp caps both of 'gemma2' always");
   expect("phi_normed", "GGUF's architecture 'phi2' has no tensor for it");
   EXPECT_NE(refusal_of_writing(test::fixture("quantized/nf4").string(), out).find("is quantized already"),
             std::string::npos);

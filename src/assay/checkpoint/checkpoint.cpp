@@ -14,6 +14,10 @@ std::string StoredTensor::shape_text() const {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+std::string StoredTensor::type_name() const {
+  return std::string(block_type.empty() ? info(dtype).safetensors : block_type);
+}
+
 std::filesystem::path CheckpointTensor::file() const {
   return checkpoint_->files()[file_];
 }

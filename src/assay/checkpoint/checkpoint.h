@@ -25,6 +25,7 @@ struct StoredTensor {
 
   std::int64_t elements() const;
   std::string shape_text() const;  // "[768, 2304]"
+  std::string type_name() const;   // "BF16", "Q4_K"
 };
 
 class Checkpoint;

@@ -121,7 +121,8 @@ std::string advice_on(const fs::path& folder) {
         "request of the hub that converts it (org/name@refs/pr/N)",
         name);
   if (const std::string name = ending(".gguf"); !name.empty())
-    return fmt::format("; it holds {}, a model in one file of another format", name);
+    return fmt::format("; it holds {}: give that file as the model, {}", name,
+                       printable((folder / name).string()));
   for (const std::string_view end : {".bin", ".pth", ".pt", ".h5", ".msgpack", ".onnx"})
     if (const std::string name = ending(end); !name.empty())
       return fmt::format("; it holds {}, weights of another format: save the model with Transformers", name);

@@ -11,7 +11,8 @@
 
 #include "assay/base/error.h"
 #include "assay/base/json.h"
-#include "assay/checkpoint/gguf_merges.h"
+#include "assay/base/piece_merges.h"
+#include "assay/base/well_formed.h"
 #include "assay/checkpoint/gguf_pretokenizer.h"
 
 namespace assay {
@@ -21,6 +22,8 @@ namespace {
 constexpr std::string_view kModelKey = "tokenizer.ggml.model", kPreKey = "tokenizer.ggml.pre",
                            kTokensKey = "tokenizer.ggml.tokens", kTypesKey = "tokenizer.ggml.token_type",
                            kMergesKey = "tokenizer.ggml.merges", kScoresKey = "tokenizer.ggml.scores";
+
+constexpr std::size_t kLongestGgufToken = 4096;  // the longest in use have some hundred bytes
 
 // Makes the documents of one file.
 class TokenizerMaker {
@@ -172,19 +175,27 @@ class TokenizerMaker {
     if (scores == nullptr || scores->size() != tokens_.size())
       throw Error("{}: key '{}': expected {} scores, one for each token, found {}", where_, kScoresKey,
                   tokens_.size(), scores == nullptr ? 0 : scores->size());
-    std::vector<GgufScoredToken> all;
+    std::vector<std::string> pieces;
+    std::vector<float> ranks;
+    std::unordered_map<std::string, bool> is_made;  // by merges: no token that is special or a byte
     for (std::size_t id = 0; id < split_at_; ++id) {
       const double score = *scores->number(id);
       if (std::isnan(score))
         throw Error("{}: key '{}': token {}: expected a number, found NaN", where_, kScoresKey, id);
-      const GgufTokenType kind = type(id);
-      all.push_back(
-          {*tokens_.text(id), score, kind == GgufTokenType::normal || kind == GgufTokenType::user_defined});
+      pieces.push_back(text(id));
+      ranks.push_back(static_cast<float>(score));
+      is_made[pieces.back()] |= type(id) == GgufTokenType::normal || type(id) == GgufTokenType::user_defined;
     }
     Json merges = Json::array();
-    for (const auto& [left, right] : gguf_merges_of(all))
-      merges.push_back(Json::array({text(left), text(right)}));
+    for (const auto& [left, right] : merges_of(pieces, ranks))
+      if (is_made.at(left + right)) merges.push_back(Json::array({left, right}));
     return merges;
+  }
+
+  PieceMerges merges_of(const std::vector<std::string>& pieces, const std::vector<float>& ranks) const try {
+    return merges_from_scores(pieces, ranks);
+  } catch (const Error& error) {
+    throw Error("{}: key '{}': {}", where_, kTokensKey, error.what());
   }
 
   // Nothing where the file has no such key, or -1 there.

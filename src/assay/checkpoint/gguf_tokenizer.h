@@ -6,6 +6,9 @@
 
 namespace assay {
 
+// tokenizer.ggml.token_type.
+enum class GgufTokenType { normal = 1, unknown, control, user_defined, unused, byte };
+
 bool has_gguf_tokenizer(const GgufFile& file);
 
 // tokenizer.json of tokenizer.ggml.model 'gpt2' (byte-pair encoding of bytes; tokenizer.ggml.pre says how

@@ -11,11 +11,13 @@
 #include "assay/cli/gpu_prediction.h"
 #include "assay/cli/options.h"
 #include "assay/cli/recipe_view.h"
+#include "assay/harness/context.h"
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
 #include "assay/plan/cost.h"
+#include "assay/session/fitting_context.h"
 #include "assay/session/load_parts.h"
 
 namespace assay::cli {
@@ -139,7 +141,7 @@ std::string spec_lines(const ModelSpec& spec, std::int64_t parameters, std::uint
   return text;
 }
 
-// A line a precision, of at most 80 columns; `available` is the memory of this machine, 0 where nobody says.
+// A line a precision, of at most 80 columns; `available` is what may be taken, 0 where nobody says.
 std::string memory_lines(const nlohmann::ordered_json& memory, Bytes available) {
   std::string text = fmt::format("  {:<12} {:<23} {:>8} {:>9} {:>8} {:>8} {:>4}\n", "", "runs as", "weights",
                                  "workspace", "KV/token", "read", "fits");
@@ -160,9 +162,30 @@ std::string memory_lines(const nlohmann::ordered_json& memory, Bytes available) 
   return text;
 }
 
+// Lines for the formats that people choose, and for a recipe that was asked for.
+std::string fitting_lines(const nlohmann::ordered_json& memory, std::int64_t context, Bytes usable) {
+  if (usable.value == 0) return "";
+  constexpr std::string_view kUsual[] = {"float32", "bfloat16", "int8-dynamic", "nf4"};
+  std::string text =
+      fmt::format("\nWhat fits 90 % of the free memory, {:.0f} MiB, with one sequence\n", usable.megabytes());
+  for (const auto& m : memory) {
+    const auto name = m["precision"].get<std::string>();
+    const bool is_usual = std::find(std::begin(kUsual), std::end(kUsual), name) != std::end(kUsual);
+    if (memory.size() > 1 && !is_usual && name != "recipe") continue;
+    const auto tokens = m["fitting_tokens"].get<std::int64_t>();
+    const double needed = m["fitting_bytes"].get<double>() / (1024 * 1024);
+    text += tokens == 0 ? fmt::format("  {:<12} does not fit: weights and workspace alone take {:.0f} MiB\n",
+                                      name, needed)
+                        : fmt::format("  {:<12} fits up to {} tokens (the model's limit is {}), {:.0f} MiB\n",
+                                      name, grouped(tokens), grouped(context), needed);
+  }
+  return text;
+}
+
 nlohmann::ordered_json memory_json(const ModelSpec& spec, Backend& backend, const std::string& name,
-                                   const ResolvedDtype& resolved) {
+                                   const ResolvedDtype& resolved, Bytes usable) {
   const Plan plan = plan_forward(spec, resolved.precision);
+  const FittingContext fitting = fitting_context(backend, plan, usable);
   const PredictedMemory predicted = backend.predict(plan, spec.context);
   const MemoryReport& program = predicted.program;
   return {{"precision", name},
@@ -174,7 +197,11 @@ nlohmann::ordered_json memory_json(const ModelSpec& spec, Backend& backend, cons
           {"workspace_bytes", program.workspace.value},
           {"bytes_read_per_token", cost_of(plan, 1, 0, 1).weight_bytes.value},
           {"kv_bytes_per_token", 2LL * spec.layers * spec.kv_heads * kv_bytes(plan.kv_format, spec.head_dim)},
-          {"kv_bytes_full_context", predicted.kv_cache.value}};
+          {"kv_bytes_full_context", predicted.kv_cache.value},
+          {"fitting_tokens",
+           usable.value > 0 ? nlohmann::ordered_json(fitting.tokens) : nlohmann::ordered_json()},
+          {"fitting_bytes",
+           usable.value > 0 ? nlohmann::ordered_json(fitting.needed.value) : nlohmann::ordered_json()}};
 }
 
 ResolvedDtype resolved_as(const Precision& precision) {
@@ -196,13 +223,12 @@ nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector
   const std::vector<std::filesystem::path> files = source.checkpoint().files();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const StoredTensor& tensor = *all[i];
-    tensors.push_back(
-        {{"name", tensor.name},
-         {"dtype", tensor.block_type.empty() ? info(tensor.dtype).safetensors : tensor.block_type},
-         {"shape", tensor.shape},
-         {"bytes", tensor.bytes},
-         {"file", files[all[i].file_number()].filename().string()},
-         {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", tensor.type_name()},
+                       {"shape", tensor.shape},
+                       {"bytes", tensor.bytes},
+                       {"file", files[all[i].file_number()].filename().string()},
+                       {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
   }
   return tensors;
 }
@@ -235,6 +261,23 @@ nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec&
   return json;
 }
 
+std::string text_of(const nlohmann::ordered_json& json, const ModelSpec& spec, Bytes usable) {
+  std::string text = fmt::format("{}\n", printable(json["path"].get<std::string>()));
+  text += spec_lines(spec, json["parameters"].get<std::int64_t>(),
+                     json["weight_file_bytes"].get<std::uint64_t>());
+  text +=
+      "\nPredicted memory in MiB: packed weights, workspace, keys and values per token\n"
+      "(KB), and the weights read to decode one token. The last column says whether\n"
+      "the whole context fits 90 % of the free memory: yes, in part, or no.\n";
+  text += memory_lines(json["memory"], usable);
+  text += fitting_lines(json["memory"], spec.context, usable);
+  text += formats_text(json["types"]);
+  if (json.contains("recipe")) text += formats_text(json["recipe"]);
+  if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
+  text += "\nTensors\n" + tensor_lines(json["tensors"]);
+  return text;
+}
+
 int run_inspect(const InspectFlags& flags) {
   const auto opened = first_candidate(candidates_of(flags.model), [](const std::string& candidate) {
     return open_source(locate_model(candidate));
@@ -253,20 +296,24 @@ int run_inspect(const InspectFlags& flags) {
   const nlohmann::ordered_json tensors =
       tensors_json(source, tensor_uses(spec, stored.value_or(Precision{}), source));
   const std::shared_ptr<Backend> backend = make_backend(Device{}, {});
+  const Bytes usable = usable_share(available_memory());
   nlohmann::ordered_json memory = nlohmann::ordered_json::array();
   if (stored)
-    memory.push_back(memory_json(spec, *backend, short_name(*stored), resolved_as(*stored)));
+    memory.push_back(memory_json(spec, *backend, short_name(*stored), resolved_as(*stored), usable));
   else
     for (const std::string& name : precision_names())
-      memory.push_back(memory_json(spec, *backend, name, resolve_dtype(name, Device{})));
-  if (recipe) memory.push_back(memory_json(spec, *backend, "recipe", resolved_as(precision_of(*recipe))));
+      memory.push_back(memory_json(spec, *backend, name, resolve_dtype(name, Device{}), usable));
+  if (recipe)
+    memory.push_back(memory_json(spec, *backend, "recipe", resolved_as(precision_of(*recipe)), usable));
   nlohmann::ordered_json json{{"path", source.path().string()},
                               {"spec", spec_json(spec)},
                               {"stored_as", stored ? stored->name : "plain numbers"},
                               {"parameters", plan.parameters()},
                               {"weight_file_bytes", source.weight_file_bytes()},
                               {"threads", backend->threads()},
+                              {"usable_memory_bytes", usable.value},
                               {"memory", memory},
+                              {"types", stored_types_json(plan, source)},
                               {"warnings", warnings},
                               {"tensors", tensors}};
   if (recipe) json["recipe"] = recipe_json(*recipe, plan_forward(spec, precision_of(*recipe)));
@@ -277,17 +324,7 @@ int run_inspect(const InspectFlags& flags) {
   }
   if (!flags.output.is_quiet)
     for (const std::string& warning : warnings) note("warning: " + warning);
-  std::string text = fmt::format("{}\n", printable(source.path().string()));
-  text += spec_lines(spec, plan.parameters(), source.weight_file_bytes());
-  text +=
-      "\nPredicted memory in MiB: packed weights, workspace, keys and values per token\n"
-      "(KB), and the weights read to decode one token. The last column says whether\n"
-      "the whole context fits in available memory: yes, in part, or no.\n";
-  text += memory_lines(memory, available_memory());
-  if (recipe) text += recipe_text(json["recipe"]);
-  if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
-  text += "\nTensors\n" + tensor_lines(tensors);
-  answer(text);
+  answer(text_of(json, spec, usable));
   return 0;
 }
 

@@ -26,6 +26,7 @@
 #include "assay/results/choice_json.h"
 #include "assay/results/results_json.h"
 #include "assay/results/takeaways.h"
+#include "assay/studies/find_baseline.h"
 #include "assay/studies/suite_plan.h"
 
 namespace assay::cli {
@@ -67,11 +68,15 @@ bool has_failures(const ResultSet& results) {
 void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   model.precision.clear();
   model.add_to(app, is_model_required);
-  if (takes_models)
+  if (takes_models) {
     app.add_option("--with", others,
                    "Another model to measure beside the first, in the same tables; repeat for more [none]")
         ->allow_extra_args(false);
-  if (takes_models) add_limit_option(app, limits);
+    app.add_option("--baseline", baseline,
+                   "Precision or model that the others are compared with, as it was given or as a row calls "
+                   "it [the first]");
+    add_limit_option(app, limits);
+  }
   app.get_option("--precision")
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
@@ -148,6 +153,14 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
                                      std::optional<double> left) { progress_.show(time_left(left) + now); };
   if (!flags.output.is_quiet) options.sweep.on_cases = first_table_.teller();
   experiment_ = std::make_unique<WorkerExperiment>(options);
+}
+
+void Measuring::name_baseline() {
+  if (flags_.baseline.empty()) return;
+  ExperimentContext& context = experiment();
+  context.named_baseline = find_baseline(context, flags_.precisions(), flags_.baseline);
+  if (context.named_baseline->model) experiment_->put_first(*context.named_baseline->model);
+  context.baseline = *context.named_baseline;
 }
 
 // A choice is kept by the journal itself: a run may be resumed with or without its config.json.
@@ -375,6 +388,7 @@ int Measuring::finish(ResultSet results, const Answer& answer) {
 int measure(const MeasureFlags& flags, const CLI::App& command, const std::string& command_line,
             const std::vector<PlannedStudy>& plan) {
   Measuring measuring(flags, command, command_line);
+  measuring.name_baseline();
   const std::vector<Case> cases = cases_of(measuring.experiment(), plan);
   if (flags.is_dry_run) return measuring.show_plan(cases, plan);
   measuring.begin();

@@ -31,6 +31,7 @@ struct MeasureFlags {
   bool is_of_speed_alone = false;
   bool takes_models = false;        // --with
   std::vector<std::string> others;  // models beside the first
+  std::string baseline;             // empty: the first configuration of all
   BudgetFlags budget;
   std::vector<std::string> limits;  // --limit, where configurations are compared
 
@@ -49,6 +50,9 @@ class Measuring {
 
   ExperimentContext& experiment() { return experiment_->get(); }
   const WorkerExperiment& workers() const { return *experiment_; }
+  // Puts the configuration that --baseline names first, and its model, of what studies compare. Throws
+  // UsageError for a name that none has.
+  void name_baseline();
   // Prints what would run, with its predicted time and memory. The exit code.
   // With what the budget leaves out of the studies, none of which may be given.
   int show_plan(const std::vector<Case>& cases, const std::vector<PlannedStudy>& plan = {});

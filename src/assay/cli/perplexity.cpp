@@ -46,6 +46,7 @@ std::shared_ptr<const ModelSource> opened(const std::string& model) {
 struct PerplexityFlags {
   ModelFlags model;
   std::vector<std::string> others;
+  std::string baseline;  // one of the models; empty: the first
   OutputFlags output;
   std::string file, protocol = "hf", through = "prefill";
   std::int64_t context = 0, stride = 0, batch = 0;
@@ -161,6 +162,25 @@ std::int64_t context_of_all(const PerplexityFlags& flags) {
   return flags.context != 0 ? flags.context : shortest;
 }
 
+// With the model that --baseline names as the first: by what was given, or by the last part of its path.
+PerplexityFlags with_baseline_first(PerplexityFlags flags) {
+  if (flags.baseline.empty()) return flags;
+  std::vector<std::string> models = flags.others;
+  models.insert(models.begin(), flags.model.model);
+  const auto is_named = [&](const std::string& model) {
+    std::filesystem::path path(model);
+    if (!path.has_filename()) path = path.parent_path();
+    return flags.baseline == model || flags.baseline == path.filename();
+  };
+  const auto at = std::find_if(models.begin(), models.end(), is_named);
+  if (at == models.end())
+    throw UsageError("--baseline: expected one of {}, found '{}'", fmt::join(models, ", "), flags.baseline);
+  std::rotate(models.begin(), at, at + 1);
+  flags.model.model = models.front();
+  flags.others.assign(models.begin() + 1, models.end());
+  return flags;
+}
+
 // One model after the other; ids and log-probabilities are kept of the first alone.
 std::vector<ScoredModel> score_models(const PerplexityFlags& flags) {
   const std::int64_t context = flags.others.empty() ? flags.context : context_of_all(flags);
@@ -242,7 +262,8 @@ void show(const PerplexityFlags& flags, const ScoredModel& model) {
                    static_cast<double>(s.tokens_scored) / model.scored.seconds));
 }
 
-int run_perplexity(const PerplexityFlags& flags) {
+int run_perplexity(const PerplexityFlags& given) {
+  const PerplexityFlags flags = with_baseline_first(given);
   if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
   score_through_from_name(flags.through);
   const std::vector<ScoredModel> models = score_models(flags);
@@ -268,6 +289,9 @@ void add_perplexity(CLI::App& app, int& exit_code) {
       ->add_option("--with", flags->others,
                    "Another model to score beside the first, on the same windows; repeat for more [none]")
       ->allow_extra_args(false);
+  command->add_option(
+      "--baseline", flags->baseline,
+      "Model that the others are compared with, as it was given or by its file's name [MODEL]");
   command->add_option("FILE", flags->file, "Text file in UTF-8")->required();
   add_whole(*command, "--context", flags->context,
             "Tokens per window; 0: the model's context, of several models the shortest [0]");

@@ -21,7 +21,7 @@ using OrderedJson = nlohmann::ordered_json;
 struct QuantizeFlags {
   ModelFlags model;
   OutputFlags output;
-  std::string out, recipe;
+  std::string out, recipe, importance;
   bool is_forced = false;
 
   bool is_gguf() const { return std::filesystem::path(out).extension() == ".gguf"; }
@@ -135,6 +135,7 @@ QuantizeReport quantize_to_gguf(const QuantizeFlags& flags, Progress& progress) 
   refuse_for_gguf(flags);
   GgufOptions options{.mix = mix_of(flags.recipe), .threads = flags.model.config.threads};
   options.replaces = flags.is_forced;
+  if (!flags.importance.empty()) options.importance = flags.importance;
   options.on_progress = [&](const std::string& now, std::int64_t done, std::int64_t all,
                             std::optional<double> left) { tell_progress(progress, now, done, all, left); };
   options.should_stop = is_interrupted;
@@ -148,6 +149,10 @@ QuantizeReport quantize_to_folder(const QuantizeFlags& flags, Progress& progress
     throw UsageError(
         "--recipe: a folder is written with --precision, a recipe makes a file: expected a name "
         "that ends in .gguf, found '{}'",
+        flags.out);
+  if (!flags.importance.empty())
+    throw UsageError(
+        "--importance: a folder takes no importance matrix: expected a name that ends in .gguf, found '{}'",
         flags.out);
   if (flags.model.precision.empty())
     throw UsageError(
@@ -213,6 +218,9 @@ void add_quantize(CLI::App& app, int& exit_code) {
   command->add_option(
       "--recipe", flags->recipe,
       fmt::format("Types of a GGUF file: {}, or a recipe file", fmt::join(gguf_mixes(), ", ")));
+  command->add_option("--importance", flags->importance,
+                      "Text whose activations say which weights of a GGUF file matter most: an importance "
+                      "matrix [none: all alike]");
   flags->model.add_fields_to(
       *command, {"dtype", "llm_int8_threshold", "include", "exclude", "allow_non_finite", "calibrator",
                  "calibration", "smooth_quant", "newlines", "threads"});

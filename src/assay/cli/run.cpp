@@ -69,6 +69,7 @@ SuiteOptions options_of(const RunFlags& flags) {
 int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) try {
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
+  measuring.name_baseline();
   const std::vector<Case> cases = suite_cases(measuring.experiment(), options);
   ExperimentContext& context = measuring.experiment();
   if (!options.precisions.empty())

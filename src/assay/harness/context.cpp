@@ -1,5 +1,6 @@
 #include "assay/harness/context.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <stdexcept>
@@ -220,26 +221,40 @@ WorkerExperiment::WorkerExperiment(WorkerExperiment&&) noexcept = default;
 WorkerExperiment& WorkerExperiment::operator=(WorkerExperiment&&) noexcept = default;
 WorkerExperiment::~WorkerExperiment() = default;
 
+void WorkerExperiment::use_first() {
+  const auto& [first, id] = models_.front();
+  source_ = first.source;
+  id_ = id;
+  context_.context_length = first.context_length;
+  context_.is_quantized_already = first.is_quantized_already;
+  context_.tokenizer = first.tokenizer;
+  context_.models.clear();
+  if (models_.size() == 1) return;
+  for (const auto& [model, candidate] : models_) context_.models.push_back(model);
+  context_.common.model = context_.baseline.model = first.name;
+}
+
+void WorkerExperiment::put_first(const std::string& model) {
+  const auto at = std::find_if(models_.begin(), models_.end(),
+                               [&](const auto& each) { return each.first.name == model; });
+  if (at == models_.end()) throw std::logic_error("no model of the run: " + model);
+  std::rotate(models_.begin(), at, at + 1);
+  use_first();
+}
+
 WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   const std::vector<OpenedModel> models = opened_models(options);
-  source_ = models.front().source;
-  id_ = models.front().id;
   for (const OpenedModel& model : models)
-    context_.models.push_back({model.name, model.source, tokenizer_of(*model.source, options.needs_tokenizer),
-                               model.spec.context, stored_precision(*model.source, model.spec).has_value()});
-  const ContextModel first = context_.models.front();
-  context_.context_length = first.context_length;
+    models_.emplace_back(
+        ContextModel{model.name, model.source, tokenizer_of(*model.source, options.needs_tokenizer),
+                     model.spec.context, stored_precision(*model.source, model.spec).has_value()},
+        model.id);
   context_.common = options.common;
   context_.baseline = options.baseline;
   context_.sweep = options.sweep;
-  context_.is_quantized_already = first.is_quantized_already;
-  if (!options.baseline.precision && !options.baseline.recipe && !first.is_quantized_already)
+  use_first();
+  if (!options.baseline.precision && !options.baseline.recipe && !context_.is_quantized_already)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
-  context_.tokenizer = first.tokenizer;
-  if (models.size() == 1)
-    context_.models.clear();
-  else
-    context_.common.model = context_.baseline.model = first.name;
   auto predictor = std::make_shared<MemoryPredictor>(models);
   context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                           std::int64_t tokens) {

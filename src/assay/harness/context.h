@@ -41,6 +41,9 @@ struct ExperimentContext {
   std::int64_t context_length = 0;             // the model's, in tokens
   bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
   std::vector<ContextModel> models;            // where there are several: all of them
+  // The compared configuration that comes first, and that the others are compared with; unset: the first that
+  // was asked for.
+  std::optional<RunConfig> named_baseline = {};
   SweepOptions sweep;
   std::shared_ptr<const Choice> choice = {};  // what fits a budget; null: everything is measured
   double margin = 0.02;                       // a smaller relative difference counts as none
@@ -105,10 +108,15 @@ class WorkerExperiment {
   ExperimentContext& get() { return context_; }
   const ModelSource& source() const { return *source_; }  // the first model's
   const std::string& id() const { return id_; }           // the candidate that was used
+  // Makes one of several models the first, as if it had been given so.
+  void put_first(const std::string& model);
 
  private:
+  void use_first();  // what the context says of its first model
+
   std::shared_ptr<const ModelSource> source_;
   std::string id_;
+  std::vector<std::pair<ContextModel, std::string>> models_;  // with the candidates that were used
   std::unique_ptr<Sessions> sessions_;
   ExperimentContext context_;
 };

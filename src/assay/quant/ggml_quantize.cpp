@@ -13,7 +13,6 @@ namespace assay::ggml {
 
 namespace {
 
-constexpr int kSmallBlock = 32;
 enum class Level { f32, f16, bf16, q8_0, symmetric, with_minimum, searched };
 
 struct WrittenType {
@@ -94,6 +93,40 @@ void quantize_with_minimum(int bits, const float* x, std::byte* block) {
   put_small_codes(bits, codes, block + 4);
 }
 
+void put_searched(int bits, bool has_minimum, const float* x, const float* weights, std::byte* block) {
+  const SmallBlock found = search_small_block(bits, has_minimum, x, weights);
+  put_half(found.scale, block);
+  if (has_minimum) put_half(found.minimum, block + 2);
+  put_small_codes(bits, found.codes, block + (has_minimum ? 4 : 2));
+}
+
+// What the squared errors of a row weigh, as ggml's functions for an importance matrix have it: large numbers
+// count for more than the importance of their column, but for Q6_K. Blocks are scaled to at most 1, where all
+// weigh nothing to 1.
+void weigh_row(const WrittenType& how, std::int64_t block, std::span<const float> x,
+               std::span<const float> importance, std::vector<float>& weights) {
+  const auto mean_square = [](std::span<const float> part) {
+    double sum = 0;
+    for (const float each : part) sum += static_cast<double>(each) * static_cast<double>(each);
+    return sum / static_cast<double>(part.size());
+  };
+  const bool is_super = how.level == Level::searched, is_plain = is_super && how.bits == 6;
+  double variance = is_super ? 0 : mean_square(x);
+  weights.resize(x.size());
+  for (std::size_t at = 0; at < x.size(); at += static_cast<std::size_t>(block)) {
+    const std::span<const float> own = x.subspan(at, static_cast<std::size_t>(block));
+    if (is_super) variance = 2 * mean_square(own);
+    double largest = 0;
+    const auto weight = [&](std::size_t i) {
+      const double more = variance + static_cast<double>(own[i]) * static_cast<double>(own[i]);
+      return static_cast<double>(importance[at + i]) * (is_plain ? 1 : std::sqrt(more));
+    };
+    for (std::size_t i = 0; i < own.size(); ++i) largest = std::max(largest, weight(i));
+    for (std::size_t i = 0; i < own.size(); ++i)
+      weights[at + i] = largest > 0 ? static_cast<float>(weight(i) / largest) : 1.0F;
+  }
+}
+
 void write_plain(Level level, std::span<const float> values, std::byte* out) {
   if (level == Level::f32) {
     std::memcpy(out, values.data(), values.size_bytes());
@@ -135,14 +168,24 @@ void quantize(const BlockType& type, std::int64_t columns, std::span<const float
   assert(columns % type.elements == 0 && values.size() % static_cast<std::size_t>(columns) == 0);
   if (how.level == Level::f32 || how.level == Level::f16 || how.level == Level::bf16)
     return write_plain(how.level, values, blocks);
+  const auto width = static_cast<std::size_t>(columns);
+  std::vector<float> weights;
   for (std::size_t at = 0; at < values.size(); at += static_cast<std::size_t>(type.elements)) {
     const float* x = values.data() + at;
-    const float* weights =
-        importance.empty() ? nullptr : importance.data() + at % static_cast<std::size_t>(columns);
-    if (how.level == Level::q8_0) quantize_q8_0(x, blocks);
-    if (how.level == Level::symmetric) quantize_symmetric(how.bits, x, blocks);
-    if (how.level == Level::with_minimum) quantize_with_minimum(how.bits, x, blocks);
-    if (how.level == Level::searched) search_super_block(how.bits, x, weights, blocks);
+    if (!importance.empty() && at % width == 0)
+      weigh_row(how, type.elements, values.subspan(at, width), importance, weights);
+    const float* w = importance.empty() ? nullptr : weights.data() + at % width;
+    const bool has_minimum = how.level == Level::with_minimum;
+    if (how.level == Level::q8_0)
+      quantize_q8_0(x, blocks);
+    else if (how.level == Level::searched)
+      search_super_block(how.bits, x, w, blocks);
+    else if (w != nullptr)
+      put_searched(how.bits, has_minimum, x, w, blocks);
+    else if (has_minimum)
+      quantize_with_minimum(how.bits, x, blocks);
+    else
+      quantize_symmetric(how.bits, x, blocks);
     blocks += type.bytes;
   }
 }

@@ -1,6 +1,7 @@
 // Numbers to the tensor types of GGUF, the way back from ggml_blocks.h. Types with a scale per 32 elements
-// are written byte for byte as ggml's quantize_row_*_ref does; those with super-blocks are searched for the
-// least squared error, in a way of our own (ggml_search.h).
+// are written byte for byte as ggml's quantize_row_*_ref does; those with super-blocks, and with an
+// importance matrix all but Q8_0, are searched for the least squared error, in a way of our own
+// (ggml_search.h).
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,9 @@ std::vector<std::string> quantized_types();
 // The largest magnitude that every type but F32 and BF16 holds: scales are float16.
 inline constexpr float kLargestQuantized = 65504;
 
-// Rows of `columns` finite numbers, each a whole number of blocks, to blocks. `importance` weighs the squared
-// error of each column in a search; empty: all alike. Types without a search leave it unread.
+// Rows of `columns` finite numbers, each a whole number of blocks, to blocks. `importance`, one number for
+// each column and none negative, makes errors there weigh as much as ggml lets them: times
+// sqrt(variance + x^2), but for Q6_K; empty: all alike. Q8_0 and plain types leave it unread.
 void quantize(const BlockType& type, std::int64_t columns, std::span<const float> values,
               std::span<const float> importance, std::byte* blocks);
 

@@ -62,9 +62,12 @@ struct ScaleAndMinimum {
   float scale = 0, minimum = 0;
 };
 
-// What least squares give for a group's codes, with a minimum that is subtracted and not negative.
+// The minimum that is subtracted: none, one that is not negative, or any.
+enum class Minimum { none, positive, any };
+
+// What least squares give for a group's codes.
 template <int size>
-ScaleAndMinimum fitted(const SearchedGroup& group, const float* codes, bool has_minimum) {
+ScaleAndMinimum fitted(const SearchedGroup& group, const float* codes, Minimum kind) {
   LaneSums sum_w, sum_q, sum_qq, sum_x, sum_xq;
   for (int i = 0; i < size; i += kLanes)
     for (int l = 0; l < kLanes; ++l) {
@@ -78,28 +81,59 @@ ScaleAndMinimum fitted(const SearchedGroup& group, const float* codes, bool has_
   const float w = sum_w.total(), q = sum_q.total(), qq = sum_qq.total(), x = sum_x.total(),
               xq = sum_xq.total();
   const float determinant = w * qq - q * q;
-  if (has_minimum && determinant > 0) {
+  if (kind != Minimum::none && determinant > 0) {
     const ScaleAndMinimum both{(w * xq - x * q) / determinant, (q * xq - qq * x) / determinant};
-    if (both.minimum > 0) return both;
+    if (both.minimum > 0 || kind == Minimum::any) return both;
   }
   return {qq > 0 ? xq / qq : 0.0F, 0};
 }
 
 // The best scale and minimum of a group for itself. `starts` are inverse scales to round with.
 template <int size, typename Starts>
-ScaleAndMinimum best_of_group(const SearchedGroup& group, float minimum, float low, float high,
-                              bool has_minimum, const Starts& starts) {
+ScaleAndMinimum best_of_group(const SearchedGroup& group, float minimum, float low, float high, Minimum kind,
+                              const Starts& starts) {
   ScaleAndMinimum best;
   float codes[size], least = -1;
   for (const float inverse : starts) {
     if (inverse == 0 || !std::isfinite(inverse)) continue;
     exact_error<size>(group, 1.0F / inverse, minimum, low, high, codes);
-    const ScaleAndMinimum found = fitted<size>(group, codes, has_minimum);
-    if (has_minimum && !(found.scale > 0)) continue;
+    const ScaleAndMinimum found = fitted<size>(group, codes, kind);
+    if (kind != Minimum::none && !(found.scale > 0)) continue;
     const float error = exact_error<size>(group, found.scale, found.minimum, low, high, codes);
     if (least < 0 || error < least) least = error, best = found;
   }
   return best;
+}
+
+// The best scale of a group whose codes lie around zero: a scan of scales that take its largest number to
+// either end of the codes.
+template <int size>
+ScaleAndMinimum best_symmetric(const SearchedGroup& group, float low, float high) {
+  constexpr int kSteps = 8;
+  float largest = 0;
+  for (int i = 0; i < size; ++i)
+    if (std::abs(group.x[i]) > std::abs(largest)) largest = group.x[i];
+  float starts[2 * (2 * kSteps + 1)];
+  for (int k = -kSteps; k <= kSteps; ++k) {
+    starts[k + kSteps] = (low + 0.125F * static_cast<float>(k)) / largest;
+    starts[k + 3 * kSteps + 1] = (high + 0.125F * static_cast<float>(k)) / largest;
+  }
+  return best_of_group<size>(group, 0, low, high, Minimum::none, starts);
+}
+
+// Tenths of a code around the highest one that the scan tries. Blocks of 32 take more: there is no second
+// search over a super-block.
+constexpr int kUsualSteps = 12, kMoreSteps = 40;
+
+// The best scale and minimum of a group whose codes begin at zero.
+template <int size, int kSteps>
+ScaleAndMinimum best_with_minimum(const SearchedGroup& group, float high, Minimum kind) {
+  const auto [least, largest] = std::minmax_element(group.x, group.x + size);
+  const float minimum = kind == Minimum::any ? -*least : std::max(0.0F, -*least), range = *largest + minimum;
+  if (range <= 0) return {0, minimum};  // all the same
+  float starts[2 * kSteps + 1];
+  for (int k = -kSteps; k <= kSteps; ++k) starts[k + kSteps] = (high + 0.1F * static_cast<float>(k)) / range;
+  return best_of_group<size>(group, minimum, 0, high, kind, starts);
 }
 
 // What a super-block is made of: whole scales and minima of its groups, their factors, and codes.
@@ -129,7 +163,9 @@ class SuperBlockSearch {
     float furthest = 0,
           deepest = 0;  // the scale of largest magnitude, with its sign, and the largest minimum
     for (int g = 0; g < groups; ++g) {
-      wanted_[g] = limits_.has_minimum ? with_minimum(group(g)) : symmetric(group(g));
+      wanted_[g] = limits_.has_minimum
+                       ? best_with_minimum<kSize, kUsualSteps>(group(g), limits_.high, Minimum::positive)
+                       : best_symmetric<kSize>(group(g), limits_.low, limits_.high);
       if (std::abs(wanted_[g].scale) > std::abs(furthest)) furthest = wanted_[g].scale;
       deepest = std::max(deepest, wanted_[g].minimum);
     }
@@ -147,30 +183,6 @@ class SuperBlockSearch {
 
  private:
   SearchedGroup group(int g) const { return {x_ + g * kSize, w_ + g * kSize}; }
-
-  ScaleAndMinimum symmetric(const SearchedGroup& group) const {
-    constexpr int kSteps = 8;
-    float largest = 0;
-    for (int i = 0; i < kSize; ++i)
-      if (std::abs(group.x[i]) > std::abs(largest)) largest = group.x[i];
-    float starts[2 * (2 * kSteps + 1)];
-    for (int k = -kSteps; k <= kSteps; ++k) {
-      starts[k + kSteps] = (limits_.low + 0.125F * static_cast<float>(k)) / largest;
-      starts[k + 3 * kSteps + 1] = (limits_.high + 0.125F * static_cast<float>(k)) / largest;
-    }
-    return best_of_group<kSize>(group, 0, limits_.low, limits_.high, false, starts);
-  }
-
-  ScaleAndMinimum with_minimum(const SearchedGroup& group) const {
-    constexpr int kSteps = 12;
-    const auto [low, high] = std::minmax_element(group.x, group.x + kSize);
-    const float minimum = std::max(0.0F, -*low), range = *high + minimum;
-    if (range <= 0) return {0, minimum};  // all the same, below zero
-    float starts[2 * kSteps + 1];
-    for (int k = -kSteps; k <= kSteps; ++k)
-      starts[k + kSteps] = (limits_.high + 0.1F * static_cast<float>(k)) / range;
-    return best_of_group<kSize>(group, minimum, limits_.low, limits_.high, true, starts);
-  }
 
   // Whole scales and minima for these factors: those around what each group wants, or around `before`.
   SuperBlock<groups> with_factors(float factor, float minimum_factor,
@@ -290,6 +302,32 @@ void put_six_bits(const SuperBlock<16>& block, std::byte* out) {
 }
 
 }  // namespace
+
+SmallBlock search_small_block(int bits, bool has_minimum, const float* x, const float* weights) {
+  const float most = static_cast<float>((1 << bits) - 1), low = has_minimum ? 0.0F : -(most + 1) / 2;
+  const SearchedGroup group{x, weights};
+  SmallBlock best{};
+  float least = -1;
+  for (const Minimum kind : {Minimum::none, Minimum::positive, Minimum::any}) {
+    if ((kind != Minimum::none) != has_minimum) continue;
+    ScaleAndMinimum found = has_minimum ? best_with_minimum<kSmallBlock, kMoreSteps>(group, most, kind)
+                                        : best_symmetric<kSmallBlock>(group, low, low + most);
+    // Codes for the numbers that float16 holds, and numbers for those codes, in turns.
+    for (int round = 0; round < kRounds; ++round) {
+      const float scale = half_precision(found.scale), minimum = half_precision(found.minimum);
+      float codes[kSmallBlock];
+      const float error = exact_error<kSmallBlock>(group, scale, minimum, low, low + most, codes);
+      if (least < 0 || error < least) {
+        least = error;
+        best.scale = scale;
+        best.minimum = -minimum;
+        for (int i = 0; i < kSmallBlock; ++i) best.codes[i] = static_cast<std::uint8_t>(codes[i] - low);
+      }
+      found = fitted<kSmallBlock>(group, codes, kind);
+    }
+  }
+  return best;
+}
 
 void search_super_block(int bits, const float* x, const float* weights, std::byte* block) {
   float ones[kSuperBlock];

@@ -1,7 +1,8 @@
-// Searches the codes and scales of one super-block of 256 numbers: for ggml_quantize.cpp.
+// Searches the codes and scales of one block: for ggml_quantize.cpp.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace assay::ggml {
 
@@ -11,5 +12,14 @@ namespace assay::ggml {
 // codes; then whole scales around those are tried with the exact error, in turns with the factors of the
 // super-block, again by least squares.
 void search_super_block(int bits, const float* x, const float* weights, std::byte* block);
+
+// A block of Q4_0, Q5_0 (restored = scale * (code - 2^(bits - 1))), Q4_1 or Q5_1 (scale * code + minimum).
+inline constexpr int kSmallBlock = 32;
+struct SmallBlock {
+  float scale, minimum;  // as float16 holds them
+  std::uint8_t codes[kSmallBlock];
+};
+// The same scan for such a block, by itself; `weights` is not null.
+SmallBlock search_small_block(int bits, bool has_minimum, const float* x, const float* weights);
 
 }  // namespace assay::ggml

@@ -14,6 +14,10 @@ namespace {
 // llama.cpp loads these only with an LM head of their own, and those never with one.
 constexpr std::string_view kNeedHead[] = {"gptneox", "olmo2", "phi2", "stablelm"},
                            kHaveNoHead[] = {"gemma", "gemma2", "command-r"};
+// It wants biases of attention's output and the MLP in these, takes them in those, and refuses a file that
+// has them in any other.
+constexpr std::string_view kNeedBiases[] = {"bloom", "gpt2", "gptneox", "phi2", "starcoder2"},
+                           kTakeBiases[] = {"granite", "llama"};
 
 bool is_among(std::string_view name, std::span<const std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -247,7 +251,30 @@ bool same_layers(const ModelSpec& a, const ModelSpec& b) {
   return true;
 }
 
+void check_biases(std::string_view name, const ModelSpec& spec, const ModelSource& source) {
+  const bool has_any =
+                 spec.has_attention_out_bias || spec.has_mlp_bias || (name == "falcon" && spec.has_qkv_bias),
+             has_all = spec.has_attention_out_bias && spec.has_mlp_bias && spec.has_qkv_bias;
+  if (is_among(name, kNeedBiases) && !has_all)
+    throw Error(
+        "{}: llama.cpp loads '{}' only with biases of attention and of the MLP, found a model without",
+        source.config().where(), name);
+  if (!is_among(name, kNeedBiases) && !is_among(name, kTakeBiases) && has_any)
+    throw Error(
+        "{}: llama.cpp loads '{}' only without biases of attention's output and of the MLP, found some",
+        source.config().where(), name);
+}
+
 }  // namespace
+
+std::vector<std::string> gguf_warnings(const GgufArchitecture& architecture, const ModelSpec& spec) {
+  if (architecture.name != "phi3" || spec.attention_window <= 0 || spec.attention_window >= spec.context)
+    return {};
+  return {
+      fmt::format("llama.cpp leaves out the attention window of 'phi3': from {} tokens on it computes "
+                  "something else",
+                  spec.attention_window)};
+}
 
 const GgufArchitecture& gguf_architecture_of(const ModelSpec& spec, const ModelSource& source) {
   const std::string type = source.config().text_or("model_type", spec.family);
@@ -264,6 +291,13 @@ const GgufArchitecture& gguf_architecture_of(const ModelSpec& spec, const ModelS
   if (!spec.is_head_tied && is_among(found->name, kHaveNoHead))
     throw Error("{}: tie_word_embeddings: llama.cpp takes the LM head of '{}' for tied, found one of its own",
                 source.config().where(), found->name);
+  if (found->name == "gemma2" && (spec.attention_cap == 0 || spec.logit_cap == 0))
+    throw Error(
+        "{}: attn_logit_softcapping, final_logit_softcapping: llama.cpp caps both of 'gemma2' always, found "
+        "a "
+        "model without one",
+        source.config().where());
+  check_biases(found->name, spec, source);
   return *found;
 }
 

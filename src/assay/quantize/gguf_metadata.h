@@ -16,10 +16,12 @@ namespace assay {
 using GgufFactors = std::map<std::string, std::vector<float>>;
 
 // The architecture whose tensors the model has. Throws Error for a family that llama.cpp's files have none
-// for, or none that the reader knows, and for an LM head that llama.cpp would look for in vain or leave
-// unread.
+// for, or none that the reader knows, and for what llama.cpp would look for in vain or refuse: an LM head,
+// biases, soft caps.
 const GgufArchitecture& gguf_architecture_of(const ModelSpec& spec, const ModelSource& source);
 
+// What llama.cpp does otherwise with such a file, as clauses.
+std::vector<std::string> gguf_warnings(const GgufArchitecture& architecture, const ModelSpec& spec);
 // Adds the keys, and returns the tensors that belong to them. What the keys cannot say is found by
 // check_gguf_model().
 GgufFactors add_gguf_metadata(const GgufArchitecture& architecture, const ModelSpec& spec,

@@ -150,6 +150,9 @@ const ggml::BlockType& GgufMix::type_of(const GgufArchitecture& architecture, co
   const std::int64_t columns = shape.back();
   if (!recipe_) {
     const bool is_quantized = !is_plain(base_);
+    if (has_importance_ && own.ends_with(".ffn_down.weight") && layer_of(own) < spec.layers / 8 &&
+        (base_ == "Q4_0" || base_ == "Q5_0"))
+      return named_type(fitting(base_ == "Q4_0" ? "Q4_1" : "Q5_1", columns));
     return named_type(fitting(
         is_quantized ? type_in_mix(base_, has_more_bits_, architecture.name, spec, own, columns) : base_,
         columns));

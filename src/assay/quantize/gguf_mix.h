@@ -28,8 +28,10 @@ class GgufMix {
 
   const std::string& label() const { return label_; }
   std::uint32_t file_type() const { return file_type_; }  // general.file_type
-  // Of a tensor, `own` being its name in the file and `module` that of its module. Rows whose length is no
-  // whole number of blocks get another type, as llama.cpp falls back.
+  // For a file that is written with an importance matrix: llama.cpp then gives some matrices a minimum.
+  void expect_importance() { has_importance_ = true; }
+  // The type of a tensor, `own` being its name in the file and `module` that of its module. Rows whose length
+  // is no whole number of blocks get another type, as llama.cpp falls back.
   const ggml::BlockType& type_of(const GgufArchitecture& architecture, const ModelSpec& spec,
                                  std::string_view own, std::string_view module,
                                  const std::vector<std::int64_t>& shape) const;
@@ -39,6 +41,7 @@ class GgufMix {
   std::uint32_t file_type_ = 0;
   std::string_view base_;       // a block type's name
   bool has_more_bits_ = false;  // for some tensors: mixes called M
+  bool has_importance_ = false;
   std::optional<Recipe> recipe_;
 };
 

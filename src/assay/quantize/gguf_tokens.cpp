@@ -10,8 +10,8 @@
 #include "assay/base/file.h"
 #include "assay/base/json.h"
 #include "assay/base/tokenizer_files.h"
-#include "assay/checkpoint/gguf_merges.h"
 #include "assay/checkpoint/gguf_pretokenizer.h"
+#include "assay/checkpoint/gguf_tokenizer.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {

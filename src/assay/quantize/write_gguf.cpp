@@ -23,6 +23,9 @@
 #include "assay/quantize/gguf_tokens.h"
 #include "assay/quantize/matrix_rows.h"
 #include "assay/quantize/writable.h"
+#include "assay/session/calibrate.h"
+#include "assay/session/load_parts.h"
+#include "assay/session/text_through_model.h"
 
 namespace assay {
 
@@ -54,6 +57,7 @@ class GgufJob {
  public:
   GgufJob(const std::string& candidate, const fs::path& out, const GgufOptions& options)
       : options_(options),
+        mix_(options.mix),
         source_(open_source(locate_model(candidate))),
         spec_(spec_from_source(*source_)),
         architecture_(gguf_architecture_of(spec_, *source_)),
@@ -70,6 +74,7 @@ class GgufJob {
     report.path = out;
     report.precision = options_.mix.label();
     report.dtype = "float32";
+    measure_importance_of_text(report);
     name_tensors();
     add_values(report);
     writer_.create(out);
@@ -113,6 +118,39 @@ class GgufJob {
     options_.on_progress(now, tensors_done_, static_cast<std::int64_t>(tensors_.size()), left);
   }
 
+  void measure_importance_of_text(QuantizeReport& report) {
+    if (!options_.importance) return;
+    const TimePoint begin = Clock::now();
+    mix_.expect_importance();
+    stop_where_asked();
+    if (options_.on_progress) options_.on_progress("the importance of inputs", 0, 0, std::nullopt);
+    const auto tokenizer = tokenizer_of(*source_, true);
+    const CalibrationText text = read_calibration(*options_.importance, *tokenizer);
+    BackendOptions backend;
+    backend.threads = options_.threads.value_or(0);
+    importance_ =
+        measure_importance(*source_, *make_backend(Device{}, backend), text.ids, options_.should_stop);
+    chunks_ = (std::ssize(text.ids) + spec_.context - 1) / spec_.context;
+    report.calibration_sha256 = text.sha256;
+    report.calibration_change = text.change;
+    report.calibration_s = elapsed(begin, Clock::now()).value;
+  }
+
+  // The keys of llama-quantize.
+  void add_importance_keys() {
+    if (importance_.empty()) return;
+    const std::string name = options_.importance->filename().string();
+    writer_.add_text("quantize.imatrix.file", name);
+    writer_.add_text("quantize.imatrix.dataset", name);
+    writer_.add_u32("quantize.imatrix.entries_count", static_cast<std::uint32_t>(importance_.size()));
+    writer_.add_u32("quantize.imatrix.chunks_count", static_cast<std::uint32_t>(chunks_));
+  }
+
+  std::span<const float> importance_of(const TensorToWrite& tensor) const {
+    const auto at = importance_.find(tensor.name);
+    return at == importance_.end() ? std::span<const float>() : at->second;
+  }
+
   // Every tensor that the model needs, with its name and type in the file.
   void name_tensors() {
     std::map<std::string, bool> is_transposed;
@@ -153,8 +191,7 @@ class GgufJob {
     tensor.name = name;
     tensor.own = own.name;
     tensor.shape = {shape.front(), shape.size() > 1 ? shape.back() : 1, is_transposed};
-    tensor.type =
-        &options_.mix.type_of(architecture_, spec_, own.name, name.substr(0, name.rfind('.')), shape);
+    tensor.type = &mix_.type_of(architecture_, spec_, own.name, name.substr(0, name.rfind('.')), shape);
     set_change(own, tensor);
     if (own.change == GgufChange::split_by_head) {
       tensor.first_byte =
@@ -192,7 +229,10 @@ class GgufJob {
     constexpr std::uint32_t kQuantizationVersion = 2;
     writer_.add_u32("general.quantization_version", kQuantizationVersion);
     writer_.add_u32("general.file_type", options_.mix.file_type());
-    report.warnings = add_gguf_tokens(*source_, spec_.vocab, spec_.end_tokens, writer_);
+    add_importance_keys();
+    report.warnings = gguf_warnings(architecture_, spec_);
+    for (std::string& warning : add_gguf_tokens(*source_, spec_.vocab, spec_.end_tokens, writer_))
+      report.warnings.push_back(std::move(warning));
   }
 
   // What a reader makes of the header.
@@ -266,7 +306,7 @@ class GgufJob {
     for (float& x : slab.rows) x += tensor.added;
     check_values(tensor, slab.rows);
     slab.blocks.resize(static_cast<std::size_t>(count * width));
-    ggml::quantize(*tensor.type, columns, slab.rows, {}, slab.blocks.data());
+    ggml::quantize(*tensor.type, columns, slab.rows, importance_of(tensor), slab.blocks.data());
     if (tensor.type->format) {
       slab.restored.resize(slab.rows.size());
       ggml::dequantize(*tensor.type, slab.blocks, slab.restored.data());
@@ -302,6 +342,7 @@ class GgufJob {
   }
 
   const GgufOptions& options_;
+  GgufMix mix_;
   std::shared_ptr<const ModelSource> source_;
   ModelSpec spec_;
   const GgufArchitecture& architecture_;
@@ -310,6 +351,8 @@ class GgufJob {
   GgufHeads heads_;
   GgufWriter writer_;
   GgufFactors factors_;
+  Importance importance_;
+  std::int64_t chunks_ = 0;  // windows of the text
   std::vector<TensorToWrite> tensors_;
   // The progress: elements, and tensors.
   std::int64_t done_ = 0, all_ = 0, tensors_done_ = 0;

@@ -23,8 +23,9 @@ std::vector<RunConfig> commons_of(const ExperimentContext& context);
 std::vector<std::string> texts_for(const ExperimentContext& context, const RunConfig& common,
                                    const std::vector<std::string>& texts);
 
-// The configurations that texts ask for, of every model. Texts that resolve to the same configuration give it
-// once; `shown_as` tells what each text that was left out runs as. Throws UsageError for an unknown name.
+// The configurations that texts ask for, of every model, the named baseline first. Texts that resolve to the
+// same configuration give it once; `shown_as` tells what each text that was left out runs as. Throws
+// UsageError for an unknown name.
 struct ChosenConfigurations {
   std::vector<RunConfig> configurations;
   std::vector<std::pair<std::string, std::string>> shown_as;  // "float16" -> "float32"

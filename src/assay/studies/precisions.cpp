@@ -62,6 +62,11 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
       else
         chosen.configurations.push_back(configuration);
     }
+  if (context.named_baseline)
+    if (const auto at =
+            std::find(chosen.configurations.begin(), chosen.configurations.end(), *context.named_baseline);
+        at != chosen.configurations.end())
+      std::rotate(chosen.configurations.begin(), at, at + 1);
   return chosen;
 }
 
