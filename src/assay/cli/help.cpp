@@ -52,6 +52,8 @@ constexpr Topic kTopics[] = {
     {"--stride", kModel, "N"},
     {"--through", kModel, "PHASE"},
     {"--protocol", kModel, "NAME"},
+    {"--bos", kModel, "RULE"},
+    {"--sentences", kModel, "FILE"},
     {"--no-perplexity", kModel},
     {"--decode", kModel},
     {"--no-special-tokens", kModel},

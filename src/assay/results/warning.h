@@ -53,8 +53,10 @@ enum class WarningKind {
   worse_than_uniform,
   other_tokens,
   line_ends,
+  bos_rule,
+  other_protocol,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::line_ends) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::other_protocol) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view
