@@ -15,6 +15,7 @@ import math
 import os
 import random
 import re
+import runpy
 import shutil
 import tempfile
 from pathlib import Path
@@ -240,6 +241,15 @@ def make_tasks(text, rng):
     write_lines(OUT / "pages.jsonl", [{"page": p.replace(",", " ,").replace(" — ", " @-@ ") + " "} for p in paragraphs])
 
 
+# What the detokenizer of WikiText has rules for, and what they do to each other.
+WIKITEXT = [" = Ferry = \n \n The bridge , built in 1874 @-@ 75 , cost 12 @,@ 000 pounds ( or 11 @.@ 9 thousand ) .\n",
+            "He said : \" no \" ; she said ' yes ' , the keepers ' lamp . What ? Yes ! { a } [ b ( c ] d )",
+            "= = Section = = \n = = = Sub = = = \n = = = = Deep = = = = \n 20 \u00b0 N and N N of it , the river 's",
+            "( unclosed [ also { \" odd \" one \" left ' it's '", "a (  ) [\u00a0x\u2003] \"\" ' '", "/' 5/ and /' 12/ s ' t 's",
+            " \n  \n a \n b", "= = = = = = =", ""]  # fmt: skip
+RAW = " \n = First = \n \n Some text .\n = = Part = = \n More .\n \n = Second = \n \n End\n"
+
+
 DOWNLOADS = {"winogrande": "winogrande/default.yaml", "hellaswag": "hellaswag/hellaswag.yaml", "arc": "arc/arc_easy.yaml",
              "piqa": "piqa/piqa.yaml", "mmlu": "mmlu/default/mmlu_abstract_algebra.yaml",
              "lambada": "lambada/lambada_openai.yaml"}  # fmt: skip
@@ -279,6 +289,14 @@ def task_files(folder, text):
                       else "metric_list: [{metric: acc}, {metric: acc_norm}, {metric: acc_bytes}]\n"))  # fmt: skip
 
 
+def corpora():
+    """WikiText detokenized, and the rows that the data set's loader on the Hub makes of a raw file."""
+    detokenizer = runpy.run_path(LM_EVAL_TASKS / "wikitext/preprocess_wikitext.py")["wikitext_detokenizer"]
+    rows = [line if line.strip() else "" for line in RAW.splitlines(keepends=True)]
+    return {"detokenized": [[text, detokenizer({"page": text}), len(re.split(r"\s+", text))] for text in WIKITEXT],
+            "raw": RAW, "rows": rows, "joined": "\n\n".join(rows)}  # fmt: skip
+
+
 def by_lm_eval(kind, add_bos, folder):
     model = HFLM(pretrained=str(OUT / kind), device="cpu", dtype="float32", batch_size=1, add_bos_token=add_bos)
     names = ["own_whole", "own_pages", "own_choices", "own_completions", *(f"own_{name}" for name in DOWNLOADS)]
@@ -308,7 +326,7 @@ def main():
     text = make_models(make_text(rng))
     (OUT / "text.txt").write_text(text)
     make_tasks(text, rng)
-    expected = {}
+    expected = {"corpora": corpora()}
     with tempfile.TemporaryDirectory() as folder:
         task_files(Path(folder), text)
         for kind in ("gpt2", "llama"):

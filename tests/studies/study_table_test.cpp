@@ -67,6 +67,9 @@ TEST(StudyTable, HasTheseStudiesAndOptions) {
                                              "  --context from 2, run: context, context",
                                              "  --stride from 1, run: stride, stride",
                                              "  --through, run: through, through",
+                                             "task | task | alone",
+                                             "  --precision, precision",
+                                             "  --task, task",
                                              "edge | probe | in a run",
                                              "  --prompt -p, prompt",
                                              "  --max-new-tokens -n from 1, max_new_tokens",
@@ -88,7 +91,7 @@ TEST(StudyTable, RefusesANameThatIsNone) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "study: expected one of baseline, noise, trade-off, lengths, ablation, cache, padding, "
-                 "precisions, batches, threads, kv-cache, perplexity, edge, bench, found 'none'");
+                 "precisions, batches, threads, kv-cache, perplexity, task, edge, bench, found 'none'");
   }
 }
 

@@ -11,7 +11,7 @@
 namespace assay {
 
 void for_json_lines(std::string_view content, const std::string& file,
-                    const std::function<void(const JsonReader& line)>& use) {
+                    const std::function<void(const JsonReader& line, std::int64_t number)>& use) {
   std::int64_t number = 0;
   bool has_any = false;
   for (std::size_t at = 0; at < content.size();) {
@@ -24,7 +24,7 @@ void for_json_lines(std::string_view content, const std::string& file,
     const nlohmann::ordered_json json = parse_ordered_json(text, where);
     const JsonReader line(json, where);
     if (!line.is_object()) line.refuse("an object, as in {\"text\": ...}");
-    use(line);
+    use(line, number);
     has_any = true;
   }
   if (!has_any) throw Error("{}: expected a JSON object on each line, found none", file);

@@ -54,6 +54,8 @@ constexpr Topic kTopics[] = {
     {"--protocol", kModel, "NAME"},
     {"--bos", kModel, "RULE"},
     {"--sentences", kModel, "FILE"},
+    {"--task", kModel, "FILE"},
+    {"--form", kModel, "NAME"},
     {"--no-perplexity", kModel},
     {"--decode", kModel},
     {"--no-special-tokens", kModel},

@@ -99,7 +99,7 @@ class SequenceScorer {
   const std::unique_ptr<KvCache> cache_;
   std::vector<int> numbers_;  // in the cache
   std::vector<ScoredTargets> scored_;
-  // Of a step.
+  // What one step scores.
   std::vector<std::int64_t> rows_;
   std::vector<std::size_t> owners_;  // the sequence of each row
   std::vector<TokenId> ids_;

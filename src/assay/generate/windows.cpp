@@ -127,14 +127,17 @@ std::vector<Window> windows_of(const WindowRule& rule, std::int64_t tokens) {
   const bool is_each = rule.bos == BosRule::each;
   std::vector<Window> windows = windows_without_bos(rule, tokens, rule.context - (is_each ? 1 : 0));
   if (rule.protocol == Protocol::lm_eval) return windows;
+  std::int64_t scored_to = 0;
   for (Window& window : windows) {
     if (is_each) {
       window.before = rule.bos_token.value();
-      // The place within a window is what counts: there all tokens have moved by one.
+      // The place within a window is what counts for llama.cpp, and there all tokens have moved by one. BOS
+      // predicts a first token that no earlier window has scored.
       if (rule.protocol == Protocol::llama_cpp && !rule.stride)
         window.first_target = window.begin + rule.context / 2;
-      else if (window.first_target == window.begin + 1)
-        window.first_target = window.begin;
+      else if (rule.protocol != Protocol::llama_cpp)
+        window.first_target = std::max(scored_to, window.begin);
+      scored_to = window.end;
     } else if (rule.bos == BosRule::replace && window.begin > 0) {
       window.instead = rule.bos_token.value();
     }

@@ -112,6 +112,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::other_protocol, "other_protocol", "Another protocol than the baseline's",
       "Perplexities by different protocols score other tokens, or the same with another context."},
      "score both by one protocol"},
+    {{Kind::shifted_border, "shifted_border", "Tokens across a border",
+      "The tokenizer merges the end of a prompt with the beginning of what is scored after it."},
+     "end prompts at the end of a word, and begin choices with one"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

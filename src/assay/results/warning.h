@@ -55,8 +55,9 @@ enum class WarningKind {
   line_ends,
   bos_rule,
   other_protocol,
+  shifted_border,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::other_protocol) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::shifted_border) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view

@@ -60,7 +60,7 @@ Score score_one(const LoadedModel& loaded, const TextToScore& text, ScoreOptions
   return result;
 }
 
-// Of several texts, those are left out of which nothing is scored.
+// Where there are several texts, shorter ones are left out, since nothing of them is scored.
 std::int64_t least_tokens(const ScoreOptions& options) {
   return options.protocol == Protocol::lm_eval || options.bos == BosRule::each ? 1 : 2;
 }
@@ -110,7 +110,7 @@ CorpusText corpus_text(std::string text) {
 
 std::vector<CorpusText> read_documents(std::string_view content, const std::string& file) {
   std::vector<CorpusText> texts;
-  for_json_lines(content, file, [&](const JsonReader& line) {
+  for_json_lines(content, file, [&](const JsonReader& line, std::int64_t) {
     const char* key = line.has("text") ? "text" : "page";
     if (!line.has(key)) line.fail("expected a key \"text\" or \"page\", found neither");
     CorpusText& text = texts.emplace_back(corpus_text(line.at(key).text()));
