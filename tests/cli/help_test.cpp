@@ -57,9 +57,9 @@ std::vector<std::pair<std::string, std::vector<std::string>>> sections_of(const 
 void expect_grouped(const std::string& help) {
   static const std::vector<std::string> kGroups{"Most used", "Model and text", "Precision", "Sampling",
                                                 "Measuring", "Device",         "Output"};
-  static const std::set<std::string> kValues{"DIR",     "JSON", "FILE", "K",    "LIST",    "MASK",    "MB",
-                                             "MODEL",   "N",    "NAME", "P",    "PATTERN", "PERCENT", "PHASE",
-                                             "SECONDS", "SIDE", "TEXT", "TIME", "X",       "X=0.5"};
+  static const std::set<std::string> kValues{
+      "DIR",     "JSON",    "FILE",  "K",    "LIST",    "MASK", "MB",   "MODEL", "N", "NAME", "P",
+      "PATTERN", "PERCENT", "PHASE", "RULE", "SECONDS", "SIDE", "TEXT", "TIME",  "X", "X=0.5"};
   auto at = kGroups.begin();
   for (const auto& [section, flags] : sections_of(help)) {
     if (flags.empty()) continue;  // positionals, commands

@@ -36,6 +36,7 @@ std::vector<Finding> one_of_each() {
           KvCacheSaving{"int8", "float32", 0.25, slower("int8", "float32")},
           EdgeDifference{slower("code", "typical"), "decode", 80, 40, 20},
           ThreadChoice{"2 threads", true, {}},
+          TaskFlips{"nf4", "float32", 200, 8, 3, -0.025, -0.06, 0.01, 0.23, true, 0.05},
           StatedFinding{"As it was said."}};
 }
 

@@ -106,6 +106,7 @@ ResultSet everything() {
   row.places = {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {1, 1}, {1, 2}};
   row.step_s = {{0.1}, {0.1}, {0.1}, {0.1}, {0.1}, {}};
   row.losses = loss_blocks(std::vector<double>(20, 2.0));
+  row.answers = TaskAnswers{{{1, {-2.5, -3}, true, false}}};
   row.absent = {{"energy_per_token_j", "no counter"}};
   Value value = *row.find("total_latency_s");
   value.processes = 2;
@@ -130,6 +131,7 @@ ResultSet everything() {
                       KvCacheSaving{"int8", "float32", 0.25, c},
                       EdgeDifference{c, "prefill", 80, 3, 4},
                       ThreadChoice{"2 threads", true, c},
+                      TaskFlips{"nf4", "float32", 200, 8, 3, -0.025, -0.06, 0.01, 0.23, true, 0.05},
                       StatedFinding{"A remark."}};
   EXPECT_EQ(results.findings.size(), std::variant_size_v<Finding>);
   return results;
@@ -149,11 +151,12 @@ TEST(ResultsSchema, RefusesWhatIsDamaged) {
   const std::pair<const char*, Json> damages[] = {{"/rows/0/values/total_latency_s/value", "fast"},
                                                   {"/rows/0/status", "fine"},
                                                   {"/rows/0/losses/sums/0", -1},
+                                                  {"/rows/0/answers/0/is_right", 1},
                                                   {"/comparisons/0/pairs", 1.5},
                                                   {"/findings/0/noise/bias", "much"},
                                                   {"/findings/2/steps/0/sentence", "of a finding"},
-                                                  {"/findings/11/new_key", 1},
-                                                  {"/findings/11/kind", "another"},
+                                                  {"/findings/12/new_key", 1},
+                                                  {"/findings/12/kind", "another"},
                                                   {"/new_key", 1},
                                                   {"/schema_version", 3}};
   for (const auto& [pointer, value] : damages) {

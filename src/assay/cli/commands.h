@@ -21,6 +21,8 @@ void add_quantize(CLI::App& app, int& exit_code);
 void add_worker(CLI::App& app, int& exit_code);
 // One for each study that has a command: sweep lengths, ablate cache, ...
 void add_studies(CLI::App& app, int& exit_code, const std::string& command_line);
+void add_task(CLI::App& app, int& exit_code, const std::string& command_line);
+void add_corpus(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_interleave(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_history(CLI::App& app, int& exit_code);

@@ -33,16 +33,6 @@ namespace assay::cli {
 
 namespace {
 
-// An empty name would quietly mean the default. Prompts may be empty: that is a case which fails.
-void refuse_empty_values(const CLI::App& command) {
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames().front() == "prompt") continue;
-    for (const std::string& value : option->results())
-      if (value.empty())
-        throw UsageError("--{}: expected a value, found an empty one", option->get_lnames().front());
-  }
-}
-
 // What differs from what was asked for, said before hours of work.
 std::vector<std::string> warnings_of_plan(const std::vector<PredictedCase>& cases) {
   std::vector<std::string> lines;

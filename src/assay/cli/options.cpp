@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <limits>
@@ -241,6 +242,28 @@ std::string read_input(const std::string& file) {
   std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   if (is_interrupted()) throw Error("interrupted");
   return text;
+}
+
+void refuse_empty_values(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_lnames().empty() || option->get_lnames().front() == "prompt") continue;
+    for (const std::string& value : option->results())
+      if (value.empty())
+        throw UsageError("--{}: expected a value, found an empty one", option->get_lnames().front());
+  }
+}
+
+void put_baseline_first(std::vector<std::string>& models, const std::string& baseline) {
+  if (baseline.empty()) return;
+  const auto is_named = [&](const std::string& model) {
+    std::filesystem::path path(model);
+    if (!path.has_filename()) path = path.parent_path();
+    return baseline == model || baseline == path.filename();
+  };
+  const auto at = std::find_if(models.begin(), models.end(), is_named);
+  if (at == models.end())
+    throw UsageError("--baseline: expected one of {}, found '{}'", fmt::join(models, ", "), baseline);
+  std::rotate(models.begin(), at, at + 1);
 }
 
 void add_limit_option(CLI::App& app, std::vector<std::string>& limits) {

@@ -93,6 +93,14 @@ std::vector<TokenId> ids_from_text(const std::string& text, const std::string& w
 // A file's text, or standard input for "-".
 std::string read_input(const std::string& file);
 
+// Throws UsageError for a flag with an empty value, which would quietly mean the default. Prompts may be
+// empty: that is a case which fails.
+void refuse_empty_values(const CLI::App& command);
+
+// Moves the model that --baseline names, by what was given or by the last part of its path, to the front; an
+// empty name moves none. Throws UsageError for a name of none.
+void put_baseline_first(std::vector<std::string>& models, const std::string& baseline);
+
 // --limit: what the chosen configuration must keep. Given several times, all hold.
 void add_limit_option(CLI::App& app, std::vector<std::string>& limits);
 // Empty where none was given. Throws FieldError.

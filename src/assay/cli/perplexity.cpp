@@ -23,6 +23,7 @@
 #include "assay/results/results_json.h"
 #include "assay/session/load_parts.h"
 #include "assay/session/resolve.h"
+#include "assay/statistics/text_error.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay::cli {
@@ -48,15 +49,32 @@ struct PerplexityFlags {
   std::vector<std::string> others;
   std::string baseline;  // one of the models; empty: the first
   OutputFlags output;
-  std::string file, protocol = "hf", through = "prefill";
+  std::string file, sentences, protocol = "hf", bos, through = "prefill";
   std::int64_t context = 0, stride = 0, batch = 0;
   bool is_ids = false;
+
+  const std::string& scored_file() const { return sentences.empty() ? file : sentences; }
 };
+
+// Standard errors of a perplexity.
+struct Errors {
+  std::optional<double> by_blocks, independent;
+};
+Errors errors_of(const CorpusScore& scored) {
+  std::vector<double> losses;
+  for (const double value : scored.score.log_probabilities) losses.push_back(-value);
+  const auto of_perplexity = [&](const std::optional<double>& error) {
+    return error ? std::optional(*error * scored.score.perplexity) : std::nullopt;
+  };
+  return {of_perplexity(statistics::loss_error(losses, scored.lengths)),
+          of_perplexity(statistics::independent_error(losses))};
+}
 
 struct ScoredModel {
   std::string id, dtype;
   std::vector<TokenId> ids;
   CorpusScore scored;
+  Errors errors;
   std::string failure;                   // why it has no score; of several models the others go on
   std::vector<Warning> warnings;         // what loading and scoring say
   std::optional<Comparison> comparison;  // with the first model
@@ -93,15 +111,19 @@ ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, 
       .batch = unless_0(flags.batch),
       .on_progress = [&](std::int64_t done,
                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
-      .should_stop = is_interrupted};
-  ScoredModel result{loaded.id, loaded.dtype_label, {}, {}, "", loaded.warnings, {}};
+      .should_stop = is_interrupted,
+      .protocol = protocol_from_name(flags.protocol),
+      .bos = flags.bos.empty() ? std::nullopt : std::optional(bos_rule_from_name(flags.bos))};
+  ScoredModel result{loaded.id, loaded.dtype_label, {}, {}, {}, "", loaded.warnings, {}};
   if (flags.is_ids) {
     result.scored = score_ids(loaded, ids, options);
   } else {
-    result.scored = score_file(loaded, flags.file, options);
+    result.scored = flags.sentences.empty() ? score_file(loaded, flags.file, options)
+                                            : score_sentences(loaded, flags.sentences, options);
     if (!flags.others.empty())
-      result.ids = loaded.tokenizer->encode(read_corpus(flags.file, loaded.config.newlines).text);
+      result.ids = loaded.tokenizer->encode(read_corpus(flags.scored_file(), loaded.config.newlines).text);
   }
+  result.errors = errors_of(result.scored);
   result.warnings.insert(result.warnings.end(), result.scored.warnings.begin(), result.scored.warnings.end());
   return result;
 }
@@ -115,6 +137,14 @@ void compare_with(const ScoredModel& first, ScoredModel& model) {
          fmt::format("its tokenizer gives the text other tokens than that of {}: their perplexities are not "
                      "compared",
                      first.id)});
+    model.warnings.push_back(model.scored.warnings.back());
+    return;
+  }
+  if (model.scored.score.protocol != first.scored.score.protocol) {
+    model.scored.warnings.push_back(
+        {WarningKind::other_protocol,
+         fmt::format("it was scored by '{}' and {} by '{}': their perplexities are not compared",
+                     model.scored.score.protocol, first.id, first.scored.score.protocol)});
     model.warnings.push_back(model.scored.warnings.back());
     return;
   }
@@ -159,23 +189,13 @@ std::int64_t context_of_all(const PerplexityFlags& flags) {
                        flags.context);
     shortest = std::min(shortest, own);
   }
-  return flags.context != 0 ? flags.context : shortest;
+  return flags.context != 0 ? flags.context : usual_context(protocol_from_name(flags.protocol), shortest);
 }
 
-// With the model that --baseline names as the first: by what was given, or by the last part of its path.
 PerplexityFlags with_baseline_first(PerplexityFlags flags) {
-  if (flags.baseline.empty()) return flags;
   std::vector<std::string> models = flags.others;
   models.insert(models.begin(), flags.model.model);
-  const auto is_named = [&](const std::string& model) {
-    std::filesystem::path path(model);
-    if (!path.has_filename()) path = path.parent_path();
-    return flags.baseline == model || flags.baseline == path.filename();
-  };
-  const auto at = std::find_if(models.begin(), models.end(), is_named);
-  if (at == models.end())
-    throw UsageError("--baseline: expected one of {}, found '{}'", fmt::join(models, ", "), flags.baseline);
-  std::rotate(models.begin(), at, at + 1);
+  put_baseline_first(models, flags.baseline);
   flags.model.model = models.front();
   flags.others.assign(models.begin() + 1, models.end());
   return flags;
@@ -199,19 +219,59 @@ std::vector<ScoredModel> score_models(const PerplexityFlags& flags) {
   return all;
 }
 
+// What the protocol's own tool prints, where that is more than the token mean.
+std::string own_figures(const PerplexityFlags& flags, const ScoredModel& model) {
+  const CorpusScore& scored = model.scored;
+  switch (protocol_from_name(flags.protocol)) {
+    case Protocol::hf:
+      if (scored.score.protocol_perplexity != scored.score.perplexity)
+        return fmt::format("as the guide weights its windows: {:.4f}", scored.score.protocol_perplexity);
+      break;
+    case Protocol::llama_cpp:
+      if (model.errors.independent)
+        return fmt::format("llama.cpp's estimate: {:.4f} +/- {:.5f}, which takes tokens as independent",
+                           scored.score.perplexity, *model.errors.independent);
+      break;
+    case Protocol::lm_eval:
+      if (scored.word_perplexity())
+        return fmt::format(
+            "word perplexity {:.4f}, byte perplexity {:.6f}, bits per byte {:.6f} ({} words, {} bytes)",
+            *scored.word_perplexity(), *scored.byte_perplexity(), *scored.bits_per_byte(), scored.words,
+            scored.bytes);
+      break;
+    case Protocol::gptq:
+      break;
+  }
+  return "";
+}
+
 nlohmann::ordered_json json_of(const PerplexityFlags& flags, const ScoredModel& model) {
-  if (!model.failure.empty()) return {{"model", model.id}, {"file", flags.file}, {"error", model.failure}};
-  const Score& s = model.scored.score;
+  if (!model.failure.empty())
+    return {{"model", model.id}, {"file", flags.scored_file()}, {"error", model.failure}};
+  const CorpusScore& scored = model.scored;
+  const Score& s = scored.score;
+  const auto or_null = [](const std::optional<double>& number) {
+    return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
+  };
   return {{"model", model.id},
           {"dtype", model.dtype},
-          {"file", flags.file},
+          {"file", flags.scored_file()},
           {"loss", s.loss},
           {"perplexity", s.perplexity},
           {"tokens", s.tokens},
           {"tokens_scored", s.tokens_scored},
           {"windows", s.windows},
-          {"standard_error", nullptr},
+          {"standard_error", or_null(model.errors.by_blocks)},
+          {"independent_standard_error", or_null(model.errors.independent)},
           {"protocol", s.protocol},
+          {"protocol_perplexity", s.protocol_perplexity},
+          {"log_likelihood", scored.log_likelihood()},
+          {"texts", scored.texts},
+          {"words", scored.words > 0 ? nlohmann::ordered_json(scored.words) : nullptr},
+          {"bytes", scored.bytes > 0 ? nlohmann::ordered_json(scored.bytes) : nullptr},
+          {"word_perplexity", or_null(scored.word_perplexity())},
+          {"byte_perplexity", or_null(scored.byte_perplexity())},
+          {"bits_per_byte", or_null(scored.bits_per_byte())},
           {"through", flags.through},
           {"corpus_sha256", model.scored.corpus_sha256},
           {"seconds", model.scored.seconds},
@@ -260,12 +320,22 @@ void show(const PerplexityFlags& flags, const ScoredModel& model) {
   note(fmt::format("{}{}: {} of {} tokens scored in {}, {:.2f} s, {:.0f} tokens/s", who, s.protocol,
                    s.tokens_scored, s.tokens, counted(s.windows, "window"), model.scored.seconds,
                    static_cast<double>(s.tokens_scored) / model.scored.seconds));
+  if (model.errors.by_blocks)
+    note(fmt::format("{}standard error of the perplexity: {:.4f}, from {}", who, *model.errors.by_blocks,
+                     model.scored.texts >= 6 ? "texts" : "blocks of 256 tokens"));
+  if (const std::string own = own_figures(flags, model); !own.empty()) note(who + own);
 }
 
 int run_perplexity(const PerplexityFlags& given) {
   const PerplexityFlags flags = with_baseline_first(given);
-  if (flags.protocol != "hf") throw UsageError("--protocol: expected hf, found '{}'", flags.protocol);
+  protocol_from_name(flags.protocol);
+  if (!flags.bos.empty()) bos_rule_from_name(flags.bos);
   score_through_from_name(flags.through);
+  if (flags.file.empty() == flags.sentences.empty())
+    throw UsageError("FILE: expected a text file, or a list of texts by --sentences, found {}",
+                     flags.file.empty() ? "neither" : "both");
+  if (flags.is_ids && !flags.sentences.empty())
+    throw UsageError("--ids: expected FILE with token ids, found --sentences");
   const std::vector<ScoredModel> models = score_models(flags);
   const bool has_failures = std::any_of(models.begin(), models.end(),
                                         [](const ScoredModel& model) { return !model.failure.empty(); });
@@ -292,13 +362,23 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   command->add_option(
       "--baseline", flags->baseline,
       "Model that the others are compared with, as it was given or by its file's name [MODEL]");
-  command->add_option("FILE", flags->file, "Text file in UTF-8")->required();
+  command->add_option("FILE", flags->file,
+                      "Text file in UTF-8; named .jsonl, a document in the key text or page of each line");
+  command->add_option("--sentences", flags->sentences,
+                      "File with a text on each line, scored one by one; the loss is that of all tokens "
+                      "together [none]");
   add_whole(*command, "--context", flags->context,
-            "Tokens per window; 0: the model's context, of several models the shortest [0]");
+            "Tokens per window; 0: the model's context, of several models the shortest; llama.cpp 512, gptq "
+            "2048, or less where the model has less [0]");
   add_whole(*command, "--stride", flags->stride,
-            "Tokens from one window to the next; 0: half the context [0]");
+            "Tokens from one window to the next; 0: half the context, or none but for hf [0]");
   command->add_option("--protocol", flags->protocol,
-                      "Protocol of the windows: hf, as in the perplexity guide of Transformers [hf]");
+                      "Protocol: hf, as in the perplexity guide of Transformers, llama.cpp, lm-eval or gptq "
+                      "[hf]");
+  command->add_option("--bos", flags->bos,
+                      "Place of the beginning-of-text token: none, first (of the text), each (before every "
+                      "window) or replace (the first token of each window) [the protocol's and the "
+                      "tokenizer's]");
   command->add_option("--through", flags->through,
                       "Phase that scores the text: prefill, or decode, token by token, whose arithmetic may "
                       "differ [prefill]");

@@ -6,115 +6,105 @@
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
-#include "assay/generate/steps.h"
 
 namespace assay {
 
 namespace {
 
-struct Window {
-  std::int64_t begin, end;
-  std::int64_t first_target;  // the first token of the text that this window scores
-};
+constexpr std::int64_t kLlamaCppContext = 512, kGptqContext = 2048;
 
-std::vector<Window> windows_of(std::int64_t tokens, std::int64_t context, std::int64_t stride) {
-  std::vector<Window> windows;
-  std::int64_t scored_to = 0;
-  for (std::int64_t begin = 0;; begin += stride) {
-    const std::int64_t end = std::min(begin + context, tokens);
-    windows.push_back({begin, end, std::max(scored_to, begin + 1)});
-    scored_to = end;
-    if (end == tokens) return windows;
-  }
+// Throws FieldError for what does not go together.
+WindowRule window_rule(const ScoreOptions& options, std::int64_t limit) {
+  WindowRule rule{.protocol = options.protocol,
+                  .context = options.context.value_or(usual_context(options.protocol, limit)),
+                  .stride = options.stride,
+                  .bos = options.bos.value_or(BosRule::none),
+                  .bos_token = options.bos_token};
+  // BOS and one token, of which none would be left to predict, are no window.
+  const std::int64_t least = rule.bos == BosRule::each ? 3 : 2;
+  if (rule.context < least || rule.context > limit)
+    throw FieldError("context", "expected {} to {} (the model's), found {}", least, limit, rule.context);
+  const bool has_stride = rule.protocol == Protocol::hf || rule.protocol == Protocol::llama_cpp;
+  if (rule.stride && !has_stride)
+    throw FieldError("stride", "expected none for {}, whose windows have no stride, found {}",
+                     name_of(rule.protocol), *rule.stride);
+  if (rule.protocol == Protocol::hf)
+    rule.stride = rule.stride.value_or(std::max<std::int64_t>(1, rule.context / 2));
+  if (rule.stride && (*rule.stride < 1 || *rule.stride > rule.context))
+    throw FieldError("stride", "expected 1 to {} (the context), found {}", rule.context, *rule.stride);
+  if (rule.protocol == Protocol::lm_eval && (rule.bos == BosRule::each || rule.bos == BosRule::replace))
+    throw FieldError("bos",
+                     "expected none or first for lm-eval, whose windows have a prefix of their own, "
+                     "found {}",
+                     name_of(rule.bos));
+  const bool needs_token =
+      rule.protocol == Protocol::lm_eval || rule.bos == BosRule::each || rule.bos == BosRule::replace;
+  if (needs_token && !rule.bos_token)
+    throw FieldError("bos_token", "expected the id of the beginning-of-text token for {}, found none",
+                     text_of({.protocol = rule.protocol, .context = rule.context, .bos_token = 0}));
+  return rule;
 }
 
-// Log-probabilities of one batch of windows, appended in text order. `stop` is called before each step of
-// decoding.
-void score_windows(Program& program, std::span<const TokenId> ids, std::span<const Window> windows,
-                   ScoreThrough through, const std::function<void()>& stop, std::vector<double>& out) {
-  const auto cache = program.make_cache();
-  std::vector<int> sequences;
-  for (std::size_t i = 0; i < windows.size(); ++i) sequences.push_back(cache->add_sequence());
-  std::vector<std::vector<double>> scored(windows.size());
-  std::vector<std::int64_t> rows;
-  std::vector<TokenId> targets;
-  std::vector<std::size_t> owners;  // the window of each row
-  std::vector<double> now;
-  // Tokens [first, first + count) of every window that has them.
-  const auto run = [&](std::int64_t first, std::int64_t count) {
-    std::vector<StepItem> items;
-    std::vector<std::size_t> of_item;
-    for (std::size_t i = 0; i < windows.size(); ++i) {
-      const std::int64_t begin = windows[i].begin + first, end = std::min(begin + count, windows[i].end);
-      if (begin >= end) continue;
-      items.push_back(
-          {.sequence = sequences[i],
-           .ids = ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)),
-           .extent = windows[i].end - windows[i].begin});  // through decode the same as through prefill
-      of_item.push_back(i);
-    }
-    run_in_steps(program, *cache, items, [&](std::span<const StepPart> parts) {
-      rows.clear();
-      targets.clear();
-      owners.clear();
-      for (const StepPart& part : parts) {
-        const Window& w = windows[of_item[part.item]];
-        for (std::int64_t i = 0; i < part.rows; ++i) {
-          const std::int64_t target = w.begin + first + part.first + i + 1;
-          if (target < w.first_target || target >= w.end) continue;
-          rows.push_back(part.first_row + i);
-          targets.push_back(ids[static_cast<std::size_t>(target)]);
-          owners.push_back(of_item[part.item]);
-        }
-      }
-      now.resize(rows.size());
-      program.head(rows, LogProbabilitySink{targets, now});
-      for (std::size_t i = 0; i < now.size(); ++i) scored[owners[i]].push_back(now[i]);
-    });
-  };
-  std::int64_t longest = 0;
-  for (const Window& w : windows) longest = std::max(longest, w.end - w.begin);
-  if (through == ScoreThrough::prefill) {
-    run(0, longest);
-  } else {
-    for (std::int64_t first = 0; first + 1 < longest; ++first) {  // the last token scores nothing
-      stop();
-      run(first, 1);
-    }
+void require_tokens(const WindowRule& rule, std::int64_t tokens) {
+  const bool has_before = rule.protocol == Protocol::lm_eval || rule.bos == BosRule::each;
+  std::int64_t least = has_before ? 1 : 2;
+  if (rule.protocol == Protocol::llama_cpp) least = rule.stride ? rule.context + 1 : 2 * rule.context;
+  if (rule.protocol == Protocol::gptq) least = rule.context;
+  if (tokens < least)
+    throw Error("the text has {}; a perplexity by {} needs at least {}", counted(tokens, "token"),
+                name_of(rule.protocol), least);
+}
+
+ScoredSequence sequence_of(const Window& window, std::span<const TokenId> ids) {
+  const auto targets =
+      ids.subspan(static_cast<std::size_t>(window.first_target), static_cast<std::size_t>(window.targets()));
+  return {.inputs = window.input_ids(ids),
+          .first_row = window.first_target - window.first_predicted(),
+          .targets = {std::vector<TokenId>(targets.begin(), targets.end())}};
+}
+
+// The guide's loss is the mean of a window's scored tokens, which it counts as the window's new tokens less
+// one; only of the first window are these as many.
+double guide_loss(std::span<const Window> windows, std::span<const double> log_probabilities) {
+  double sum = 0, count = 0;
+  std::size_t at = 0;
+  std::int64_t scored_to = 0;
+  for (const Window& window : windows) {
+    const auto n = static_cast<std::size_t>(window.targets());
+    const auto weight = static_cast<double>(window.end - scored_to - (window.before ? 0 : 1));
+    scored_to = window.end;
+    if (n == 0 || weight <= 0) continue;
+    double loss = 0;
+    for (std::size_t i = 0; i < n; ++i) loss -= log_probabilities[at + i];
+    at += n;
+    sum += weight * loss / static_cast<double>(n);
+    count += weight;
   }
-  for (const std::vector<double>& window : scored) out.insert(out.end(), window.begin(), window.end());
+  return sum / count;
 }
 
 }  // namespace
 
-ScoreThrough score_through_from_name(std::string_view name) {
-  if (name == "prefill") return ScoreThrough::prefill;
-  if (name == "decode") return ScoreThrough::decode;
-  throw FieldError("through", "expected prefill or decode, found '{}'", name.substr(0, 64));
-}
-
-std::string_view name_of(ScoreThrough through) {
-  return through == ScoreThrough::decode ? "decode" : "prefill";
+std::int64_t usual_context(Protocol protocol, std::int64_t limit) {
+  if (protocol == Protocol::llama_cpp) return std::min(kLlamaCppContext, limit);
+  if (protocol == Protocol::gptq) return std::min(kGptqContext, limit);
+  return limit;
 }
 
 Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& options) {
-  const std::int64_t limit = program.plan().context, vocab = program.plan().vocab;
-  Score result;
-  result.context = options.context.value_or(limit);
-  if (result.context < 2 || result.context > limit)
-    throw FieldError("context", "expected 2 to {} (the model's), found {}", limit, result.context);
-  result.stride = options.stride.value_or(std::max<std::int64_t>(1, result.context / 2));
-  if (result.stride < 1 || result.stride > result.context)
-    throw FieldError("stride", "expected 1 to {} (the context), found {}", result.context, result.stride);
+  const std::int64_t vocab = program.plan().vocab;
+  const WindowRule rule = window_rule(options, program.plan().context);
   if (options.batch && *options.batch < 1)
     throw FieldError("batch", "expected a whole number from 1, found {}", *options.batch);
+  Score result;
+  result.context = rule.context;
+  result.stride = rule.stride.value_or(0);
   result.tokens = static_cast<std::int64_t>(ids.size());
-  if (result.tokens < 2)
-    throw Error("the text has {}; a perplexity needs at least 2", counted(result.tokens, "token"));
+  require_tokens(rule, result.tokens);
   for (const TokenId id : ids)
     if (id < 0 || id >= vocab) throw Error("token id {} is outside the model's vocabulary of {}", id, vocab);
 
-  const std::vector<Window> windows = windows_of(result.tokens, result.context, result.stride);
+  const std::vector<Window> windows = windows_of(rule, result.tokens);
   result.windows = static_cast<std::int64_t>(windows.size());
   const bool is_decode = options.through == ScoreThrough::decode;
   const auto batch = static_cast<std::size_t>(options.batch.value_or(is_decode ? 1 : 4));
@@ -124,8 +114,12 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
         throw Error("interrupted after {} of {} windows", first, windows.size());
     };
     stop();
-    score_windows(program, ids, std::span(windows).subspan(first, std::min(batch, windows.size() - first)),
-                  options.through, stop, result.log_probabilities);
+    std::vector<ScoredSequence> sequences;
+    for (std::size_t i = first; i < std::min(first + batch, windows.size()); ++i)
+      sequences.push_back(sequence_of(windows[i], ids));
+    for (const ScoredTargets& scored : score_sequences(program, sequences, options.through, false, stop))
+      result.log_probabilities.insert(result.log_probabilities.end(), scored.log_probabilities[0].begin(),
+                                      scored.log_probabilities[0].end());
     if (options.on_progress)
       options.on_progress(static_cast<std::int64_t>(std::min(first + batch, windows.size())), result.windows);
   }
@@ -136,7 +130,10 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   result.perplexity = std::exp(result.loss);
   if (!std::isfinite(result.loss))
     throw Error("the loss is not finite ({}): the model's weights or arithmetic are broken", result.loss);
-  result.protocol = fmt::format("hf context={} stride={}", result.context, result.stride);
+  result.protocol_perplexity = rule.protocol == Protocol::hf
+                                   ? std::exp(guide_loss(windows, result.log_probabilities))
+                                   : result.perplexity;
+  result.protocol = text_of(rule);
   if (is_decode) result.protocol += " through=decode";
   if (is_decode && batch > 1) result.protocol += fmt::format(" batch={}", batch);
   return result;

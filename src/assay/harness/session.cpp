@@ -1,6 +1,7 @@
 #include "assay/harness/session.h"
 
 #include "assay/backend/backend.h"
+#include "assay/base/error.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/run_case.h"
 #include "assay/model/model.h"
@@ -56,6 +57,9 @@ class LocalSession : public Session {
   std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
     return audit_equivalence(loaded_, prompts, new_tokens, should_stop_);
   }
+  TaskScores task(const std::string& file) override {
+    return score_task(loaded_, read_task_items(file), file, {.should_stop = should_stop_});
+  }
 
  private:
   LoadedModel loaded_;
@@ -67,6 +71,10 @@ class LocalSession : public Session {
 };
 
 }  // namespace
+
+TaskScores Session::task(const std::string&) {
+  throw Error("this session scores no tasks");
+}
 
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop,
                                        Bytes held_before_loading) {

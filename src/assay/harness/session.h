@@ -11,6 +11,7 @@
 #include "assay/harness/case.h"
 #include "assay/results/results.h"
 #include "assay/session/load.h"
+#include "assay/session/task_score.h"
 
 namespace assay {
 
@@ -46,6 +47,9 @@ class Session {
   virtual Sample run(const Case& spec) = 0;
   virtual CorpusLosses score(const CorpusRequest& corpus) = 0;
   virtual std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) = 0;
+  // Scores the items of a file. Throws Error for one that cannot be read, and for a session that has no
+  // tasks.
+  virtual TaskScores task(const std::string& file);
 };
 
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop = {},

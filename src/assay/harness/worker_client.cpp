@@ -9,6 +9,7 @@
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/case_json.h"
+#include "assay/harness/task_json.h"
 #include "assay/harness/worker_protocol.h"
 #include "assay/results/results_json.h"
 #include "assay/session/resolve.h"
@@ -118,6 +119,9 @@ class WorkerSession : public Session {
   std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
     return ask({{"op", "audit"}, {"prompts", to_json(prompts)}, {"new_tokens", new_tokens}}, "audit",
                audit_rows_from_json);
+  }
+  TaskScores task(const std::string& file) override {
+    return ask({{"op", "task"}, {"file", file}}, "task", task_scores_from_json);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/harness/case_json.h"
+#include "assay/harness/task_json.h"
 #include "assay/results/results_json.h"
 
 namespace assay {
@@ -38,6 +39,8 @@ OrderedJson answer_request(Session& session, const std::string& op, const JsonRe
   } else if (op == "audit") {
     answer["audit"] = to_json(session.audit(prompts_from_json(request.at("prompts")),
                                             request.at("new_tokens").whole<std::int64_t>()));
+  } else if (op == "task") {
+    answer["task"] = to_json(session.task(request.at("file").text()));
   } else {
     return nullptr;
   }

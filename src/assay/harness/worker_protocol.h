@@ -13,6 +13,7 @@
 //   run        case                                              sample
 //   score      file, context, stride, through                    losses
 //   audit      prompts, new_tokens                               audit
+//   task       file                                              task
 //   prefill    ids                                               seconds, next
 //   decode     ids, new_tokens                                   seconds, step_s, ids, joules (GPU)
 //   logits     ids                                               logits
@@ -109,7 +110,7 @@ class WorkerServer {
   std::unique_ptr<State> state_;
 };
 
-// Answers facts, first_run, run, score and audit; null where `op` is none of them. Throws Error.
+// Answers facts, first_run, run, score, audit and task; null where `op` is none of them. Throws Error.
 nlohmann::ordered_json answer_request(Session& session, const std::string& op, const JsonReader& request);
 
 // What stands in messages, and in journals. Reading throws Error naming the path of what is wrong.

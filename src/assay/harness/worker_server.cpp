@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kRequest = "request";
 constexpr const char* kOperations =
-    "load, prefill, decode, logits, profile, roofline, facts, first_run, run, score, audit or quit";
+    "load, prefill, decode, logits, profile, roofline, facts, first_run, run, score, audit, task or quit";
 
 // The limit ends this process and not the machine. A later load may raise it again.
 void limit_memory(const JsonReader& bytes) {
@@ -77,7 +77,7 @@ OrderedJson WorkerServer::State::reply_to(const std::string& line) {
     return {{"ok", true}};
   }
   const bool is_about_session =
-      op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit";
+      op == "facts" || op == "first_run" || op == "run" || op == "score" || op == "audit" || op == "task";
   if (is_about_session) return answer_request(model_of(key_of(request)).session(), op, request);
   const bool is_about_ids =
       op == "prefill" || op == "decode" || op == "logits" || op == "profile" || op == "roofline";

@@ -35,8 +35,11 @@ std::string why_unlike(const Row& a, const Row& b) {
     if (x != nullptr && y != nullptr && x->value != y->value)
       return fmt::format("{} is {:g} in A and {:g} in B", tag, x->value, y->value);
   }
-  for (const char* key :
-       {"prompt", "corpus_sha256", "protocol", "cache", "batch_size", "padding", "threads", "device"})
+  if (a.parameter("protocol") != b.parameter("protocol"))
+    return fmt::format(
+        "A was scored by '{}' and B by '{}', and perplexities of different protocols are not compared",
+        a.parameter("protocol"), b.parameter("protocol"));
+  for (const char* key : {"prompt", "corpus_sha256", "cache", "batch_size", "padding", "threads", "device"})
     if (a.parameter(key) != b.parameter(key))
       return fmt::format("{} is '{}' in A and '{}' in B", key, a.parameter(key), b.parameter(key));
   return "";

@@ -144,6 +144,30 @@ struct ThreadChoice {
   }
 };
 
+// The answers of a configuration to the items of a task, beside the baseline's.
+struct TaskFlips {
+  static constexpr std::string_view kKind = "task_flips";
+  std::string subject = {}, baseline = {};
+  std::int64_t items = 0, to_wrong = 0, to_right = 0;
+  double change = 0, low = 0, high = 0;  // the share of right answers changes so, with an interval of 95 %
+  double p_value = 1;                    // McNemar's
+  bool is_shown = false;                 // below 5 %, corrected for all configurations (Holm)
+  double detectable_change = 0;          // that as many items show nine times in ten
+  void fields(auto&& visit) {
+    visit("subject", subject);
+    visit("baseline", baseline);
+    visit("items", items);
+    visit("to_wrong", to_wrong);
+    visit("to_right", to_right);
+    visit("change", change);
+    visit("low", low);
+    visit("high", high);
+    visit("p_value", p_value);
+    visit("is_shown", is_shown);
+    visit("detectable_change", detectable_change);
+  }
+};
+
 // A sentence of a file of schema 1, which has no values.
 struct StatedFinding {
   static constexpr std::string_view kKind = "stated";
@@ -151,8 +175,8 @@ struct StatedFinding {
   void fields(auto&& visit) { visit("text", text); }
 };
 
-using Finding =
-    std::variant<NoiseFinding, TextDivergence, LengthTrend, StepFit, StepCrossing, CacheWithoutGain,
-                 PaddingOverhead, SlowerBatch, KvCacheSaving, EdgeDifference, ThreadChoice, StatedFinding>;
+using Finding = std::variant<NoiseFinding, TextDivergence, LengthTrend, StepFit, StepCrossing,
+                             CacheWithoutGain, PaddingOverhead, SlowerBatch, KvCacheSaving, EdgeDifference,
+                             ThreadChoice, TaskFlips, StatedFinding>;
 
 }  // namespace assay

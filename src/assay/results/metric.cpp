@@ -1,10 +1,10 @@
 #include "assay/results/metric.h"
 
-#include <limits>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
-#include "assay/base/format.h"
+#include "assay/results/task_metrics.h"
 
 namespace assay {
 
@@ -569,29 +569,18 @@ constexpr Metric kCatalogue[] = {
 
 }  // namespace
 
-double Metric::least() const {
-  // Differences of two readings.
-  return tag == "quantize_s" || tag == "measured_memory_bytes" ? -most() : 0;
-}
-double Metric::most() const {
-  // A perplexity is exp() of a loss and may be anything; nothing that has a unit comes near the other limit.
-  return unit.empty() ? std::numeric_limits<double>::max() : 1e18;
-}
-
-std::string Metric::column_head() const {
-  const std::string_view shown = shown_unit.empty() ? unit : shown_unit;
-  // A heading that begins or ends with its unit does not repeat it: "Tokens/s per sequence", "New tokens".
-  const bool is_long = shown.size() > 1 && head.size() > 1;
-  const bool has = is_long && (head.substr(1).starts_with(shown.substr(1)) || head.ends_with(shown));
-  return shown.empty() || has ? std::string(head) : fmt::format("{} ({})", head, shown);
-}
-
 std::span<const Metric> metric_catalogue() {
-  return kCatalogue;
+  static const std::vector<Metric> all = [] {
+    std::vector<Metric> metrics(std::begin(kCatalogue), std::end(kCatalogue));
+    const std::span<const Metric> of_tasks = task_metrics();
+    metrics.insert(metrics.end(), of_tasks.begin(), of_tasks.end());
+    return metrics;
+  }();
+  return all;
 }
 
 const Metric* find_metric(std::string_view tag) {
-  for (const Metric& m : kCatalogue)
+  for (const Metric& m : metric_catalogue())
     if (m.tag == tag) return &m;
   return nullptr;
 }

@@ -16,6 +16,7 @@
 #include "assay/results/scenario.h"
 #include "assay/results/setting.h"
 #include "assay/results/status.h"
+#include "assay/results/task_answers.h"
 #include "assay/results/verdict.h"
 #include "assay/results/warning.h"
 #include "assay/statistics/statistics.h"
@@ -56,10 +57,9 @@ LossBlocks loss_blocks(std::span<const double> losses);  // one for every scored
 
 struct Row {
   Scenario scenario = Scenario::baseline;
-  std::string label;  // "prompt 1"
-  std::vector<std::pair<std::string, std::string>>
-      parameters;                                     // precision, cache, kernels, ...: what was run
-  std::vector<std::pair<std::string, Value>> values;  // by metric tag
+  std::string label;                                            // "prompt 1"
+  std::vector<std::pair<std::string, std::string>> parameters;  // precision, cache, ...: what was run
+  std::vector<std::pair<std::string, Value>> values;            // by metric tag
   std::vector<SampleId> places = {};  // where the samples of every sampled value were taken; empty: not known
   std::vector<Warning> warnings;
   RowStatus status = RowStatus::ok;
@@ -67,6 +67,7 @@ struct Row {
   // Every decode step of every run, as `places` has them; empty where nothing was decoded.
   std::vector<std::vector<double>> step_s = {};
   std::optional<LossBlocks> losses = {};                         // those of a text that was scored
+  std::optional<TaskAnswers> answers = {};                       // those of a task
   std::vector<std::pair<std::string, std::string>> absent = {};  // metrics without a value, and why
   Setting setting = {};                                          // the same as the parameters, as values
 
@@ -74,8 +75,7 @@ struct Row {
   void set(std::string_view tag, double value) { set(tag, Value{value, {}, {}}); }
   const Value* find(std::string_view tag) const;
   const std::string& parameter(std::string_view key) const;  // empty where there is none
-  // How many processes the samples come from; 1 where the row does not tell.
-  int processes() const;
+  int processes() const;  // how many the samples come from; 1 where the row does not tell
 };
 
 // A text a model wrote, kept beside the figures.

@@ -11,6 +11,7 @@
 #include "assay/results/metric.h"
 #include "assay/results/named_json.h"
 #include "assay/results/optional_json.h"
+#include "assay/results/task_answers_json.h"
 
 namespace assay {
 
@@ -117,6 +118,7 @@ void read_observations(const JsonReader& json, Row& row) {
                             blocks.sums.size()));
     row.losses = std::move(blocks);
   }
+  if (json.has("answers")) row.answers = task_answers_from_json(json.at("answers"));
   if (json.has("absent"))
     for (const auto& [tag, reason] : json.at("absent").members()) {
       if (find_metric(current_tag(tag)) == nullptr) reason.fail("this program knows no metric of this name");
@@ -296,6 +298,7 @@ OrderedJson to_json(const Row& row) {
     json["losses"] = {{"tokens", row.losses->tokens},
                       {"tokens_per_block", LossBlocks::kTokens},
                       {"sums", row.losses->sums}};
+  if (row.answers) json["answers"] = to_json(*row.answers);
   if (!row.absent.empty()) json["absent"] = pairs_to_json(row.absent);
   json["warnings"] = to_json(row.warnings);
   return json;

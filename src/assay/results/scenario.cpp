@@ -43,6 +43,9 @@ constexpr ScenarioInfo kScenarioTable[] = {
       "Each test reads a prompt of random tokens (pp) or decodes one token after the other (tg); d is the "
       "number of tokens already in the KV cache, b the batch size."},
      "Test"},
+    {{Scenario::task, "task", "Task accuracy",
+      "Every precision answers the same items by log-likelihood; the first precision is the baseline."},
+     "Precision"},
 };
 static_assert(std::size(kScenarioTable) == kScenarios);
 

@@ -22,8 +22,9 @@ enum class Scenario {
   edge_prompts,
   kv_cache,
   bench,
+  task,
 };
-inline constexpr int kScenarios = static_cast<int>(Scenario::bench) + 1;
+inline constexpr int kScenarios = static_cast<int>(Scenario::task) + 1;
 
 struct ScenarioInfo : Named<Scenario> {
   std::string_view label_head;  // the head of the column that names a row: "Precision"

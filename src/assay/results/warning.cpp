@@ -106,6 +106,15 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::line_ends, "line_ends", "Line ends of a text changed",
       "A text was read as Python reads it: CR LF and CR as LF, and without a byte order mark."},
      "use --newlines keep for the bytes as they are"},
+    {{Kind::bos_rule, "bos_rule", "Beginning-of-text token in another place",
+      "A model predicts worse where the token that begins each of its texts is missing, or is new to it."},
+     "use --bos first, or --bos replace for every window"},
+    {{Kind::other_protocol, "other_protocol", "Another protocol than the baseline's",
+      "Perplexities by different protocols score other tokens, or the same with another context."},
+     "score both by one protocol"},
+    {{Kind::shifted_border, "shifted_border", "Tokens across a border",
+      "The tokenizer merges the end of a prompt with the beginning of what is scored after it."},
+     "end prompts at the end of a word, and begin choices with one"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

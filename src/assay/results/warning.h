@@ -53,8 +53,11 @@ enum class WarningKind {
   worse_than_uniform,
   other_tokens,
   line_ends,
+  bos_rule,
+  other_protocol,
+  shifted_border,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::line_ends) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::shifted_border) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view

@@ -4,6 +4,7 @@
 
 #include "assay/base/error.h"
 #include "assay/model/model.h"
+#include "assay/session/bos.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay {
@@ -32,7 +33,14 @@ TimedGeneration LanguageModel::generate(const Prompt& prompt, const GenerateOpti
 
 Score LanguageModel::score(std::string_view text, const ScoreOptions& options) const {
   check_utf8(text, "the text to score");
-  return score(tokenizer("scoring a text").encode(text), options);
+  tokenizer("scoring a text");
+  const TextToScore ready = text_to_score(loaded_, text, options);
+  ScoreOptions own = options;
+  own.bos = ready.rule;
+  own.bos_token = ready.bos_token;
+  Score result = score(ready.ids, own);
+  result.protocol += ready.around;
+  return result;
 }
 
 Score LanguageModel::score(std::span<const TokenId> ids, const ScoreOptions& options) const {

@@ -205,6 +205,13 @@ class PerplexityRun {
                *baseline.configuration.model)});
       return;
     }
+    if (scored.losses->protocol != baseline.losses->protocol) {
+      row.warnings.push_back(
+          {WarningKind::other_protocol,
+           fmt::format("it was scored by '{}' and {} by '{}': their perplexities are not compared",
+                       scored.losses->protocol, baseline.configuration.label(), baseline.losses->protocol)});
+      return;
+    }
     std::vector<double> more = losses;
     if (more.size() != baseline.losses->log_probabilities.size()) return;
     for (std::size_t i = 0; i < more.size(); ++i) more[i] += baseline.losses->log_probabilities[i];

@@ -19,6 +19,7 @@
   STUDY(threads_study)       \
   STUDY(kv_cache_study)      \
   STUDY(perplexity_study)    \
+  STUDY(task_study)          \
   STUDY(edge_prompts_study)  \
   STUDY(bench_study)
 

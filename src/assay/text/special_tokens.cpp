@@ -54,6 +54,8 @@ class SpecialTokens {
     spec_.splits_special =
         JsonView(files_.config.content, files_.config.where).boolean_or("split_special_tokens", false);
     if (const AddedToken* end = named("eos_token")) spec_.end_of_text = spec_.vocabulary.find(end->content);
+    if (const AddedToken* begin = named("bos_token"))
+      spec_.beginning_of_text = spec_.vocabulary.find(begin->content);
     if (!spec_.end_of_text) spec_.end_of_text = spec_.vocabulary.find(kEndOfText);
     if (!files_.tokenizer) read_around();
   }

@@ -158,6 +158,7 @@ struct Tokenizer::Data {
         bos(std::move(spec.bos)),
         eos(std::move(spec.eos)),
         end_of_text(spec.end_of_text),
+        beginning_of_text(spec.beginning_of_text),
         model(make_model(spec)),
         vocabulary(std::move(spec.vocabulary)) {
     for (const AddedToken& token : spec.added) {
@@ -192,7 +193,7 @@ struct Tokenizer::Data {
   std::vector<bool> is_special,
       is_skipped;  // by place in the vocabulary; the second where decoding skips them
   std::vector<TokenId> bos, eos;
-  std::optional<TokenId> end_of_text;
+  std::optional<TokenId> end_of_text, beginning_of_text;
   Model model;
   Vocabulary vocabulary;
 };
@@ -285,6 +286,10 @@ std::optional<TokenId> Tokenizer::id_of(std::string_view token) const {
 
 std::optional<TokenId> Tokenizer::end_of_text() const {
   return data_->end_of_text;
+}
+
+std::optional<TokenId> Tokenizer::beginning_of_text() const {
+  return data_->beginning_of_text;
 }
 
 std::string_view Tokenizer::source() const {

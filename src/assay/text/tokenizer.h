@@ -73,6 +73,8 @@ class Tokenizer {
   std::optional<TokenId> id_of(std::string_view token) const;
   // From tokenizer_config.json / special_tokens_map.json, else `<|endoftext|>` where the vocabulary has it.
   std::optional<TokenId> end_of_text() const;
+  // `bos_token` of the same files, whether or not the tokenizer puts it before a text.
+  std::optional<TokenId> beginning_of_text() const;
   std::string_view source() const;  // "tokenizer.json", "vocab.json + merges.txt", "tokenizer.model"
   // What of its files the tokenizer does otherwise than they say: a clause for each, which names file and
   // key.

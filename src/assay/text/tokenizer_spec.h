@@ -47,7 +47,7 @@ struct TokenizerSpec {
   PreTokenizer pre;
   DecodeRules decode;
   std::vector<TokenId> bos, eos;  // what the post-processor puts before and after a text
-  std::optional<TokenId> end_of_text;
+  std::optional<TokenId> end_of_text, beginning_of_text;
 
   // What the files say and the tokenizer does not do, or does otherwise: a clause for each.
   std::vector<std::string> warnings;

@@ -139,6 +139,20 @@ Sentences said(const ThreadChoice& found) {
   return {text + "."};
 }
 
+Sentences said(const TaskFlips& found) {
+  const std::int64_t flips = found.to_wrong + found.to_right;
+  if (flips == 0)
+    return {fmt::format("{} answers all {} items of the task as {} does.", found.subject, found.items,
+                        found.baseline)};
+  return {fmt::format(
+      "{} flips {} of {} items of the task: {} from right to wrong and {} from wrong to right. Its accuracy "
+      "changes by {:+.1f} points against {} (95 % interval {:+.1f} to {:+.1f}), {} (McNemar, p = {:.2g}). "
+      "With as many flips, {} items show a change of {:.1f} points nine times in ten.",
+      found.subject, flips, found.items, found.to_wrong, found.to_right, 100 * found.change, found.baseline,
+      100 * found.low, 100 * found.high, found.is_shown ? "which is more than chance" : "which may be chance",
+      found.p_value, found.items, 100 * found.detectable_change)};
+}
+
 Sentences said(const StatedFinding& found) {
   return {found.text};
 }

@@ -1,0 +1,33 @@
+#include "assay/base/json_lines.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/base/format.h"
+
+namespace assay {
+
+void for_json_lines(std::string_view content, const std::string& file,
+                    const std::function<void(const JsonReader& line, std::int64_t number)>& use) {
+  std::int64_t number = 0;
+  bool has_any = false;
+  for (std::size_t at = 0; at < content.size();) {
+    const std::size_t end = std::min(content.find('\n', at), content.size());
+    const std::string_view text = content.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string where = fmt::format("{}:{}", file, number);
+    const nlohmann::ordered_json json = parse_ordered_json(text, where);
+    const JsonReader line(json, where);
+    if (!line.is_object()) line.refuse("an object, as in {\"text\": ...}");
+    use(line, number);
+    has_any = true;
+  }
+  if (!has_any) throw Error("{}: expected a JSON object on each line, found none", file);
+}
+
+}  // namespace assay
