@@ -106,8 +106,8 @@ TEST(DivergenceSimulation, VerdictsAreSeldomFalse) {
 // Where as many tokens are scored as the forecast asks for, the test finds the difference in nine of ten.
 TEST(DivergenceSimulation, TheForecastGivesItsPower) {
   SimulatedText text(5);
-  const std::vector<double> a = text.next(std::size_t{256} * 4000),
-                            b = text.next(std::size_t{256} * 4000, 1.06);
+  const std::vector<double> a = text.next(std::size_t{256} * 1000),
+                            b = text.next(std::size_t{256} * 4000, 1.1);
   const auto pilot = statistics::compare_divergence(a, b);
   ASSERT_TRUE(pilot.tokens_needed);
   const auto needed = static_cast<std::size_t>(*pilot.tokens_needed);

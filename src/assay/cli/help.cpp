@@ -50,6 +50,7 @@ constexpr Topic kTopics[] = {
     {"--corpus", kModel, "FILE"},
     {"--text", kModel, "FILE"},
     {"--max-tokens", kModel, "N"},
+    {"--divergence-tokens", kModel, "N"},
     {"--worst", kOutput, "N"},
     {"--no-noise-floor", kMeasuring},
     {"--context", kModel, "N"},
