@@ -107,7 +107,7 @@ TEST(DivergenceSimulation, VerdictsAreSeldomFalse) {
 TEST(DivergenceSimulation, TheForecastGivesItsPower) {
   SimulatedText text(5);
   const std::vector<double> a = text.next(std::size_t{256} * 1000),
-                            b = text.next(std::size_t{256} * 4000, 1.1);
+                            b = text.next(std::size_t{256} * 1000, 1.1);
   const auto pilot = statistics::compare_divergence(a, b);
   ASSERT_TRUE(pilot.tokens_needed);
   const auto needed = static_cast<std::size_t>(*pilot.tokens_needed);

@@ -71,7 +71,7 @@ std::string floor_sentence(const DivergenceView& view) {
   return text;
 }
 
-std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair& pair) {
+std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair& pair, std::size_t pairs) {
   std::string first = found.candidates[pair.first].configuration.label(),
               second = found.candidates[pair.second].configuration.label();
   const statistics::PairedDivergence& paired = pair.paired;
@@ -90,7 +90,8 @@ std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair
   const std::string needed = paired.tokens_needed
                                  ? fmt::format("about {} tokens would tell", *paired.tokens_needed)
                                  : std::string("no length of text is known to tell");
-  return fmt::format("{} and {}: undecided, their KL differs by {} nats per token; {}.", first, second,
+  return fmt::format("{} and {}: undecided{}, their KL differs by {} nats per token; {}.", first, second,
+                     pairs > 1 ? fmt::format(" among {} pairs that are judged together", pairs) : "",
                      with_interval(less), needed);
 }
 
@@ -101,7 +102,7 @@ std::string pair_sentences(const DivergenceView& view) {
   for (std::size_t i = 0; i + 1 < order.size(); ++i)
     for (const DivergencePair& pair : view.pairs)
       if (pair.first == std::min(order[i], order[i + 1]) && pair.second == std::max(order[i], order[i + 1]))
-        text += pair_sentence(view.found, pair) + "\n";
+        text += pair_sentence(view.found, pair, view.pairs.size()) + "\n";
   return text;
 }
 
