@@ -18,11 +18,17 @@ def field(entry, name):
 
 def main():
     folder = ROOT / "src/assay/results"
-    sources = [path.read_text() for path in [folder / "metric.cpp", *sorted(folder.glob("*_metrics.cpp"))]]
+    source = (folder / "metric.cpp").read_text()
+    quality, tasks = ((folder / f"{name}_metrics.cpp").read_text() for name in ("quality", "task"))
     document = ROOT / "docs/METRICS.md"
     text = document.read_text()
     lines = [text[: text.index("| metric |")] + "| metric | title | unit | better | definition |", "|---|---|---|---|---|"]
-    for entry in (entry for source in sources for entry in ENTRY.findall(CATALOGUE.search(source)[1])):
+    entries = []
+    for entry in ENTRY.findall(CATALOGUE.search(source)[1]):
+        entries.append(entry)
+        if field(entry, "tag") == "perplexity_ratio":
+            entries += ENTRY.findall(CATALOGUE.search(quality)[1])
+    for entry in entries + ENTRY.findall(CATALOGUE.search(tasks)[1]):
         better = re.search(r"\.better = Better::(\w+)", entry)
         lines.append(
             f"| `{field(entry, 'tag')}` | {field(entry, 'title')} | {field(entry, 'unit') or '-'} "

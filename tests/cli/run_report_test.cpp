@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::string kBaselineAndPerplexity = "noise,trade-off,lengths,ablation,batches,edge";
+const std::string kBaselineAndPerplexity = "noise,trade-off,lengths,ablation,batches,divergence,edge";
 
 class CliRunReport : public testing::Test {
  protected:

@@ -122,8 +122,9 @@ TEST_F(CliWith, ARowIsThatOfTheModelAlone) {
     return rows_of(words);
   };
   const Json both = run({"tradeoff", kModel, "--with", other_}), alone = run({"tradeoff", other_});
-  ASSERT_EQ(both.size(), 4U);
+  ASSERT_EQ(both.size(), 5U);
   ASSERT_EQ(alone.size(), 2U);
+  EXPECT_GT(both[4]["values"]["kl_mean"]["value"], 0) << "the other model diverges from the first";
   EXPECT_EQ(alone[1]["label"], "float32");
   EXPECT_FALSE(alone[1]["setting"].contains("model"));
   EXPECT_EQ(both[3]["values"]["perplexity"]["value"], alone[1]["values"]["perplexity"]["value"]);
@@ -305,7 +306,7 @@ TEST_F(CliWith, AStoredModelTakesNoRecipe) {
   };
   const Json of_recipe =
       rows({"tradeoff", kModel, "--with", stored, "--precision", "auto", "--recipe", recipe});
-  ASSERT_EQ(of_recipe.size(), 4U);
+  ASSERT_EQ(of_recipe.size(), 5U);
   EXPECT_NE(of_recipe[0]["label"].get<std::string>().find("recipe eight"), std::string::npos);
   EXPECT_EQ(of_recipe[1]["label"], "stored: as stored");
   EXPECT_EQ(of_recipe[1]["status"], "ok") << of_recipe[1]["reason"];

@@ -37,6 +37,7 @@ std::vector<Finding> one_of_each() {
           EdgeDifference{slower("code", "typical"), "decode", 80, 40, 20},
           ThreadChoice{"2 threads", true, {}},
           TaskFlips{"nf4", "float32", 200, 8, 3, -0.025, -0.06, 0.01, 0.23, true, 0.05},
+          KlComparison{"nf4", "fp4", "float32", 0.01, 0.02, 0.008, 0.012, true, false, 300},
           StatedFinding{"As it was said."}};
 }
 

@@ -1,10 +1,9 @@
 #include "assay/results/metric.h"
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "assay/results/task_metrics.h"
+#include "assay/results/quality_metrics.h"
 
 namespace assay {
 
@@ -569,25 +568,8 @@ constexpr Metric kCatalogue[] = {
 
 }  // namespace
 
-std::span<const Metric> metric_catalogue() {
-  static const std::vector<Metric> all = [] {
-    std::vector<Metric> metrics(std::begin(kCatalogue), std::end(kCatalogue));
-    const std::span<const Metric> of_tasks = task_metrics();
-    metrics.insert(metrics.end(), of_tasks.begin(), of_tasks.end());
-    return metrics;
-  }();
-  return all;
-}
-
-const Metric* find_metric(std::string_view tag) {
-  for (const Metric& m : metric_catalogue())
-    if (m.tag == tag) return &m;
-  return nullptr;
-}
-
-const Metric& metric(std::string_view tag) {
-  if (const Metric* found = find_metric(tag)) return *found;
-  throw std::logic_error("no metric " + std::string(tag));
+std::span<const Metric> other_metrics() {
+  return kCatalogue;
 }
 
 }  // namespace assay

@@ -9,7 +9,12 @@ namespace assay {
 
 double Metric::least() const {
   // Differences of two readings.
-  return tag == "quantize_s" || tag == "measured_memory_bytes" || tag == "accuracy_change" ? -most() : 0;
+  for (const std::string_view difference :
+       {"quantize_s", "measured_memory_bytes", "accuracy_change", "log_perplexity_ratio"})
+    if (tag == difference) return -most();
+  // A divergence that is 0 but for its rounding.
+  constexpr double kRounding = -1e-6;
+  return tag.starts_with("kl_") || tag == "noise_floor" ? kRounding : 0;
 }
 double Metric::most() const {
   // A perplexity is exp() of a loss and may be anything; nothing that has a unit comes near the other limit.

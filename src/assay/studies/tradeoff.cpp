@@ -128,10 +128,11 @@ void merge_quality(std::vector<Row>& rows) {
   for (Row& row : rows) {
     if (row.scenario != Scenario::tradeoff || row.status != RowStatus::ok) continue;
     for (const Row& quality : rows) {
-      if (quality.label != row.label ||
-          (quality.scenario != Scenario::perplexity && quality.scenario != Scenario::task))
-        continue;
-      for (const char* tag : {"perplexity", "perplexity_ratio", "accuracy", "accuracy_norm", "flips"})
+      const bool is_quality = quality.scenario == Scenario::perplexity ||
+                              quality.scenario == Scenario::divergence || quality.scenario == Scenario::task;
+      if (!is_quality || quality.label != row.label) continue;
+      for (const char* tag : {"perplexity", "perplexity_ratio", "kl_mean", "top1_agreement", "accuracy",
+                              "accuracy_norm", "flips"})
         if (const Value* value = quality.find(tag)) row.set(tag, *value);
     }
   }
@@ -160,7 +161,7 @@ Study tradeoff_study() {
                    option("prompt", &Options::prompts, "Prompts",
                           {.letter = 'p', .shown_default = "three that ship", .field = "prompts"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
-       .followers = {"perplexity", "task"},
+       .followers = {"perplexity", "divergence", "task"},
        .is_in_suite = true,
        .takes_models = true,
        .cases = tradeoff_cases,

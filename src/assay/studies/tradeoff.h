@@ -24,8 +24,9 @@ struct TradeoffOptions {
 ExperimentResult run_quantization_tradeoff(const ExperimentContext& context,
                                            const TradeoffOptions& options = {});
 
-// Puts speed, memory and quality into one row: copies perplexity and its ratio, and the accuracy of a task,
-// from the rows that have them to the trade-off row of the same configuration.
+// Puts speed, memory and quality into one row: copies perplexity and its ratio, KL divergence, top-1
+// agreement and the accuracy of a task from each row that measured them to the trade-off row of the same
+// configuration.
 void merge_quality(std::vector<Row>& rows);
 
 // The share of a text that is one sequence of ids repeated up to its end; 0 where nothing repeats.

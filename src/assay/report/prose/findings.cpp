@@ -153,6 +153,11 @@ Sentences said(const TaskFlips& found) {
       found.p_value, found.items, 100 * found.detectable_change)};
 }
 
+// It is a takeaway.
+Sentences said(const KlComparison&) {
+  return {};
+}
+
 Sentences said(const StatedFinding& found) {
   return {found.text};
 }
