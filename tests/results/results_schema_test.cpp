@@ -129,6 +129,7 @@ ResultSet everything() {
                       KvCacheSaving{"int8", "float32", 0.25, c},
                       EdgeDifference{c, "prefill", 80, 3, 4},
                       ThreadChoice{"2 threads", true, c},
+                      KlComparison{"nf4", "fp4", "float32", 0.01, 0.02, 0.008, 0.012, true, false, 300},
                       StatedFinding{"A remark."}};
   EXPECT_EQ(results.findings.size(), std::variant_size_v<Finding>);
   return results;
