@@ -312,7 +312,7 @@ TEST_F(CliWith, AStoredModelTakesNoRecipe) {
   EXPECT_EQ(of_recipe[1]["status"], "ok") << of_recipe[1]["reason"];
   const Json of_others = rows({"tradeoff", kModel, "--with", stored, "--precision", "llm-int8+head",
                                "--include", "mlp", "--llm-int8-threshold", "5"});
-  ASSERT_EQ(of_others.size(), 4U);
+  ASSERT_EQ(of_others.size(), 5U);
   EXPECT_EQ(of_others[1]["label"], "stored: as stored");
   EXPECT_EQ(of_others[1]["status"], "ok") << of_others[1]["reason"];
 }

@@ -132,6 +132,7 @@ ResultSet everything() {
                       EdgeDifference{c, "prefill", 80, 3, 4},
                       ThreadChoice{"2 threads", true, c},
                       TaskFlips{"nf4", "float32", 200, 8, 3, -0.025, -0.06, 0.01, 0.23, true, 0.05},
+                      KlComparison{"nf4", "fp4", "float32", 0.01, 0.02, 0.008, 0.012, true, false, 300},
                       StatedFinding{"A remark."}};
   EXPECT_EQ(results.findings.size(), std::variant_size_v<Finding>);
   return results;
