@@ -164,7 +164,7 @@ class Browser:
 
     def picture(self, path):
         size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 6000), "scale": 1}
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 14000), "scale": 1}
         shot = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
         path.write_bytes(base64.b64decode(shot["data"]))
 
@@ -196,6 +196,8 @@ def check_page(browser, name, path, axe, output):
     print(f"{name}: {len(text.encode()) / 1e6:.2f} MB")
     expect(len(text.encode()) <= (6_000_000 if name == "sixty" else 1_500_000), name, "the page is too large")
     xml.etree.ElementTree.fromstring(text)
+    browser.open(path)
+    browser.run("localStorage.clear()")
     browser.driver.get_log("browser"), browser.requests()
     for mode in MODES:
         browser.prefer(mode)

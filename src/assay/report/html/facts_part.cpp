@@ -20,7 +20,7 @@ std::string model_text(const ResultSet& results) {
   const ModelFacts& model = results.model;
   std::string text = one_line(model.id, 200);
   if (model.parameters > 0) text += fmt::format(", {} parameters", with_commas(model.parameters));
-  if (!model.dtype.empty()) text += fmt::format(", stored weights run in {}", model.dtype);
+  if (!model.dtype.empty()) text += fmt::format(", computed in {}", model.dtype);
   for (const OtherModel& other : results.other_models) text += "; " + one_line(other.name, 200);
   return text;
 }

@@ -39,7 +39,7 @@ std::string page_of(const std::string& title, const std::string& header, const s
 
 std::string titled_section(const std::string& title, const std::string& body) {
   if (body.empty()) return "";
-  const std::string id = id_of(title);
+  const std::string id = "part-" + id_of(title);
   return title.empty() ? body
                        : fmt::format("<section aria-labelledby=\"{}\">\n{}{}</section>\n", id,
                                      html_heading(2, title, id), body);
@@ -144,7 +144,7 @@ class ResultPage {
   std::string contents() const {
     std::string text = "<nav aria-label=\"Contents\">\n<ul>\n";
     for (const std::string& title : titles_)
-      text += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", id_of(title), html_words(title));
+      text += fmt::format("<li><a href=\"#part-{}\">{}</a></li>\n", id_of(title), html_words(title));
     return text + "</ul>\n</nav>\n";
   }
 

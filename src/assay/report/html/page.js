@@ -238,7 +238,12 @@
       svg.parentElement.removeAttribute("tabindex");
       marks.forEach((mark) => setUpMark(mark, marks));
     }
-    window.addEventListener("scroll", hideTip, { passive: true });
+    // To focus a mark scrolls it into view; what the pointer was over is gone then.
+    const follow = () => {
+      if (document.activeElement.classList.contains("mark")) showTip(document.activeElement);
+      else hideTip();
+    };
+    window.addEventListener("scroll", follow, { passive: true, capture: true });
     if (body) {
       body.addEventListener("click", (event) => {
         const line = event.target.closest("tr");

@@ -26,20 +26,23 @@ struct VerdictCell {
   std::string kind, text, detail;
 };
 VerdictCell cell_of(const Comparison& c) {
+  const std::string factor = factor_with_interval(c);
   switch (c.verdict) {
     case Verdict::lower:
     case Verdict::higher: {
-      const std::string word = verdict_word(c), factor = factor_of(c);
-      return {word, fmt::format("{} {}", word, factor.substr(0, factor.find(' '))), factor_with_interval(c)};
+      const std::string word = verdict_word(c), times = factor_of(c);
+      const std::size_t begin = factor.find('['), end = factor.find(']');
+      return {word, fmt::format("{} {}", word, times.substr(0, times.find(' '))),
+              end == std::string::npos ? "" : factor.substr(begin, end + 1 - begin)};
     }
     case Verdict::no_difference:
-      return {"tied", "tied", factor_with_interval(c)};
+      return {"tied", "tied", factor};
     case Verdict::cannot_tell:
-      return {"undecided", "undecided", factor_with_interval(c)};
+      return {"undecided", "undecided", factor};
     case Verdict::too_few:
       break;
   }
-  return {"untested", "no verdict", factor_with_interval(c)};
+  return {"untested", "no verdict", factor};
 }
 
 std::string verdict_html(const VerdictCell& cell, const Comparison& c) {

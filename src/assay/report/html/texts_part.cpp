@@ -88,6 +88,16 @@ std::string names_of(const std::vector<std::string>& labels) {
   return joined(shown);
 }
 
+// A long text scrolls in a frame, which the keyboard has to reach.
+std::string written(const Writing& writing, const std::string& shown) {
+  constexpr std::size_t kLong = 900;
+  const std::string frame = writing.text.size() <= kLong
+                                ? ""
+                                : fmt::format(" long\" tabindex=\"0\" role=\"group\" aria-label=\"Text of {}",
+                                              html_words(names_of(writing.labels)));
+  return fmt::format("<div class=\"written{}\"><bdi>{}</bdi></div>\n</article>\n", frame, shown);
+}
+
 }  // namespace
 
 std::string texts_part(const ResultSet& results) {
@@ -107,8 +117,7 @@ std::string texts_part(const ResultSet& results) {
       if (differs)
         text += fmt::format("<p class=\"note\">Differs from the first text after {}.</p>\n",
                             counted(characters_in(std::string_view(w.text).substr(0, at)), "character"));
-      text += fmt::format("<p class=\"written\"><bdi>{}</bdi></p>\n</article>\n",
-                          differs ? marked(w.text, at) : shown_part(w.text));
+      text += written(w, differs ? marked(w.text, at) : shown_part(w.text));
     }
     text += "</div>\n";
   }
