@@ -17,7 +17,8 @@ Row row_of_pairs(const std::string& label, double seconds) {
   for (int process = 0; process < 6; ++process)
     for (int round = 0; round < 3; ++round) {
       row.places.push_back({process, round});
-      samples.push_back(seconds * (1 + 0.002 * process + 0.0005 * round * (label.size() % 3)));
+      samples.push_back(seconds *
+                        (1 + 0.002 * process + 0.0005 * round * static_cast<double>(label.size() % 3)));
     }
   row.set("total_latency_s", value_of_processes(samples, row.places));
   return row;

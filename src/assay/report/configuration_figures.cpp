@@ -107,7 +107,12 @@ class ConfigurationFigures {
       plot.series.push_back(roof_of(*highest, low, high));
     plot.caption =
         "A case below the slope is limited by memory bandwidth, one below the level part by arithmetic. The "
-        "distance to the roofline is what a faster program could gain.";
+        "distance "
+        "to the roofline is what a faster program could gain. Each configuration has a roofline of its own, "
+        "since "
+        "its weights may fit a cache and its kernels multiply at another rate; those drawn are the "
+        "baseline's and "
+        "the highest.";
     figures_.emplace_back("roofline", std::move(plot));
   }
 

@@ -25,7 +25,7 @@ std::string value_words(const Value& value, const Metric* metric) {
   return metric == nullptr ? fmt::format("{:.4g}", value.value) : shown_value(value, *metric);
 }
 
-// Of the trade-off's configurations, some that have both figures.
+// The configurations of the trade-off that have both figures.
 class FrontierFigure {
  public:
   FrontierFigure(const ResultSet& results, std::vector<Candidate> candidates, const Metric* x,
@@ -89,13 +89,14 @@ class FrontierFigure {
     const auto on = names(OnFrontier::certain), perhaps = names(OnFrontier::perhaps);
     std::string text = on.empty() ? "The intervals leave no configuration on the frontier for certain."
                                   : fmt::format(
-                                        "On the Pareto frontier, where no other configuration is better "
-                                        "in one figure and as good in the other: {}.",
+                                        "On the Pareto frontier, where no other configuration is at least as "
+                                        "good in both figures and better in one: {}.",
                                         joined(on));
     if (!perhaps.empty()) text += fmt::format(" Perhaps on it, by the intervals: {}.", joined(perhaps));
-    if (const std::size_t rest = names(OnFrontier::no).size(); rest > 0)
-      text += fmt::format(" Another configuration is better than {} in both (hollow).",
-                          rest == 1 ? "the one left" : fmt::format("each of the {} left", rest));
+    if (!names(OnFrontier::no).empty())
+      text +=
+          " Hollow marks are beaten: another configuration is at least as good in both figures and better in "
+          "one.";
     return text;
   }
 

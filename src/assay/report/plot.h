@@ -52,8 +52,8 @@ struct Plot {
   std::vector<PlotSeries> series = {};
   std::vector<std::string> categories = {};  // point i of a series belongs to category i
   PlotForm form = PlotForm::standard;
-  bool is_log_x = false, is_log_y = false;  // of lines; points at 0 or below are left out
-  bool has_zero = true;                     // of lines: the upright axis begins at 0
+  bool is_log_x = false, is_log_y = false;  // where lines are drawn; points at 0 or below are left out
+  bool has_zero = true;                     // where lines are drawn: the upright axis begins at 0
   std::vector<PlotBox> boxes = {};          // by category
   std::vector<PlotSpan> spans = {};
   std::string caption = {};  // sentences that stand below it in a report
