@@ -31,7 +31,7 @@ std::vector<Comparison> compare_every_pair(const ResultSet& results, Scenario sc
         c->seconds_each = own->seconds_each;
         pairs.comparisons.push_back(std::move(*c));
       }
-  pairs.judge_all(own->margin);
+  pairs.judge_all(own->margin, /*has_planning=*/false);
   return std::move(pairs.comparisons);
 }
 
