@@ -10,6 +10,11 @@ echo "== AddressSanitizer and UndefinedBehaviorSanitizer, from end to end"
 ctest --preset asan --parallel "$(nproc)" --label-regex end_to_end
 echo "== an emulated machine of two NUMA nodes"
 tools/check_numa.sh
+echo "== report.html in a browser"
+need_packages chromium chromium-driver python3-venv
+[ -x build/html-venv/bin/python ] || python3 -m venv build/html-venv
+build/html-venv/bin/pip install --quiet selenium axe-core-python || echo "left out: selenium and axe cannot be installed"
+build/html-venv/bin/python tools/check_html.py --output build/html
 need_packages clang clang-tidy
 echo "== clang"
 cmake --preset clang >/dev/null && cmake --build --preset clang && ctest --preset clang --parallel "$(nproc)"

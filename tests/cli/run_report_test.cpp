@@ -38,7 +38,8 @@ TEST_F(CliRunReport, FilesAndTheirPaths) {
   expect_success(result);
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["results"], out_ + "/results.json");
-  for (const char* name : {"results.json", "results.csv", "results_wide.csv", "samples.csv", "report.md"}) {
+  for (const char* name :
+       {"results.json", "results.csv", "results_wide.csv", "samples.csv", "report.md", "report.html"}) {
     EXPECT_FALSE(read_file(out_ + "/" + name).empty()) << name;
     EXPECT_NE(std::find(json["files"].begin(), json["files"].end(), out_ + "/" + name), json["files"].end())
         << name;
@@ -117,7 +118,7 @@ TEST_F(CliRunReport, TextsThatAreHardToWrite) {
 TEST_F(CliRunReport, ReportsAreRebuiltByteForByte) {
   expect_success(run());
   expect_success(run_program({"report", out_ + "/results.json", "-o", folder_ / "again"}));
-  for (const char* name : {"results.json", "results.csv", "samples.csv", "report.md"})
+  for (const char* name : {"results.json", "results.csv", "samples.csv", "report.md", "report.html"})
     EXPECT_EQ(read_file(out_ + "/" + name), read_file(folder_ / "again/" + name)) << name;
 }
 

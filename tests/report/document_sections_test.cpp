@@ -208,7 +208,14 @@ TEST(DocumentSections, OfFindingsMethodsAndFigures) {
   EXPECT_EQ(section_of(results, "Figures"),
             "## Figures\n\n"
             "![Memory of the weights by precision](plots/memory_by_precision.svg)\n\n"
-            "![Latency by precision](plots/latency_by_precision.svg)\n");
+            "![Latency by precision](plots/latency_by_precision.svg)\n\n"
+            "![Latency against memory of the weights](plots/latency_by_memory.svg)\n\n"
+            "On the Pareto frontier, where no other configuration is at least as good in both figures and "
+            "better in "
+            "one: nf4. Hollow marks are beaten: another configuration is at least as good in both figures "
+            "and better "
+            "in one.\n\n"
+            "![Memory by cause](plots/memory_by_cause.svg)\n");
   results.rows.clear();
   results.findings.clear();
   results.caption.clear();

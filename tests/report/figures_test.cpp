@@ -139,7 +139,7 @@ TEST(FiguresWords, OfBars) {
   }
   rows[2].set("total_latency_s", Value{0.25, statistics::Interval{0.2, 0.5, 0.95}, {}});
   auto figures = figures_of(with_rows(rows));
-  ASSERT_EQ(figures.size(), 3U);
+  ASSERT_EQ(figures.size(), 5U);
   EXPECT_EQ(figures[0].first, "memory_by_precision");
   const std::string subtitle = "m; the first bar is the baseline";
   expect_words(figures[0].second, "Memory of the weights by precision", subtitle,
@@ -156,7 +156,7 @@ TEST(FiguresWords, OfBars) {
   expect_words(figures[2].second, "Perplexity by precision", subtitle, "Perplexity, lower is better", "");
   EXPECT_EQ(figures[2].second.series[0].points[0].y, 8);
   rows.resize(3);  // one that was scored
-  EXPECT_EQ(figures_of(with_rows(rows)).size(), 2U);
+  EXPECT_EQ(figures_of(with_rows(rows)).size(), 4U);
 }
 
 TEST(FiguresWords, OfBatches) {

@@ -68,7 +68,9 @@ TEST(PlotGeometry, OfLines) {
       "<text x=\"24.0\" y=\"245.0\" font-size=\"13\" text-anchor=\"middle\" fill=\"#222222\" "
       "transform=\"rotate(-90 24 245)\">y</text>");
   expect("<polyline points=\"84.0,279.2 660.0,210.8\" fill=\"none\" stroke=\"#0072B2\" stroke-width=\"2\"/>");
-  expect("<polyline points=\"84.0,347.6 660.0,142.4\" fill=\"none\" stroke=\"#D55E00\" stroke-width=\"2\"/>");
+  expect(
+      "<polyline points=\"84.0,347.6 660.0,142.4\" fill=\"none\" stroke=\"#D55E00\" stroke-width=\"2\" "
+      "stroke-dasharray=\"8 4\"/>");
   // The interval 1.5 to 2.5 stands at the point it belongs to, from its low to its high end.
   expect(line_element(84, 313.4, 84, 245, "#0072B2", "1.5"));
   expect(line_element(79, 313.4, 89, 313.4, "#0072B2", "1.5"));
@@ -82,10 +84,10 @@ TEST(PlotGeometry, OfLines) {
   expect("<rect x=\"79.5\" y=\"343.1\" width=\"9\" height=\"9\" fill=\"#D55E00\"/>");
   expect("<rect x=\"655.5\" y=\"137.9\" width=\"9\" height=\"9\" fill=\"#D55E00\"/>");
   // The legend.
-  expect(line_element(678, 88, 702, 88, "#0072B2", "2"));
+  expect("<polyline points=\"678.0,88.0 702.0,88.0\" fill=\"none\" stroke=\"#0072B2\" stroke-width=\"2\"/>");
   expect("<circle cx=\"690.0\" cy=\"88.0\" r=\"4.5\" fill=\"#0072B2\"/>");
   expect(words_element(710, 92, "12.5", "start", "first"));
-  expect(line_element(678, 110, 702, 110, "#D55E00", "2"));
+  expect("<polyline points=\"678.0,110.0 702.0,110.0\" fill=\"none\" stroke=\"#D55E00\"");
   expect("<rect x=\"685.5\" y=\"105.5\" width=\"9\" height=\"9\" fill=\"#D55E00\"/>");
   expect(words_element(710, 114, "12.5", "start", "second"));
 }
@@ -280,7 +282,7 @@ TEST(Figures, DrawTheirRowsWithTheirIntervals) {
     results.rows.push_back(text);
   }
   const auto figures = figures_of(results);
-  ASSERT_EQ(figures.size(), 7U);
+  ASSERT_EQ(figures.size(), 9U);
   const auto figure = [&](std::size_t i, const char* name) -> const Plot& {
     EXPECT_EQ(figures[i].first, name);
     return figures[i].second;

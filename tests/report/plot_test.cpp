@@ -43,8 +43,8 @@ Plot lines() {
 
 TEST(Plot, LinesHaveMarkersErrorBarsAndALegend) {
   const std::string svg = to_svg(lines());
-  EXPECT_EQ(count(svg, "<polyline"), 2u);
-  EXPECT_EQ(count(svg, "<circle"), 3u);  // two points and the legend
+  EXPECT_EQ(count(svg, "<polyline"), 4u);  // two lines, and the legend
+  EXPECT_EQ(count(svg, "<circle"), 3u);    // two points and the legend
   EXPECT_NE(svg.find("A &lt;title&gt; &amp; more"), std::string::npos);
   for (const char* text : {"x (tokens)", "y (ms)", ">first<", ">second<"})
     EXPECT_NE(svg.find(text), std::string::npos);

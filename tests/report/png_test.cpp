@@ -164,18 +164,21 @@ TEST(WrittenReports, AreNamedInTheirOrder) {
   const WrittenReports written = write_reports(test::full_results(), folder.path() / "out");
   Paths expected;
   for (const char* name :
-       {"results.csv", "results_wide.csv", "samples.csv", "tradeoff.csv", "report.md", "results.json",
-        "plots/memory_by_precision.svg", "plots/latency_by_precision.svg", "plots/table.svg"})
+       {"results.csv", "results_wide.csv", "samples.csv", "tradeoff.csv", "report.md", "report.html",
+        "results.json", "plots/memory_by_precision.svg", "plots/latency_by_precision.svg",
+        "plots/latency_by_memory.svg", "plots/memory_by_cause.svg", "plots/table.svg"})
     expected.push_back(folder.path() / "out" / name);
   const bool has_png = !why_no_png();
   if (has_png)
-    for (const char* name : {"memory_by_precision.png", "latency_by_precision.png", "table.png"})
+    for (const char* name : {"memory_by_precision.png", "latency_by_precision.png", "latency_by_memory.png",
+                             "memory_by_cause.png", "table.png"})
       expected.push_back(folder.path() / "out/plots" / name);
   EXPECT_EQ(written.paths, expected);
   EXPECT_EQ(written.note, has_png ? "" : "Plots were written as SVG only: " + *why_no_png());
-  EXPECT_EQ(names_in(folder.path() / "out"), (Paths{"plots", "report.md", "results.csv", "results.json",
-                                                    "results_wide.csv", "samples.csv", "tradeoff.csv"}));
-  EXPECT_EQ(names_in(folder.path() / "out/plots").size(), has_png ? 6U : 3U);
+  EXPECT_EQ(names_in(folder.path() / "out"),
+            (Paths{"plots", "report.html", "report.md", "results.csv", "results.json", "results_wide.csv",
+                   "samples.csv", "tradeoff.csv"}));
+  EXPECT_EQ(names_in(folder.path() / "out/plots").size(), has_png ? 10U : 5U);
   EXPECT_EQ(read_results(folder.path() / "out/results.json").rows.size(), 3U);
   EXPECT_EQ(read_results(folder.path() / "out").rows.size(), 3U);
 }
@@ -186,12 +189,12 @@ TEST(WrittenReports, LeaveOutWhatThereIsNot) {
   ResultSet results;
   results.rows = {test::measured_row(Scenario::baseline, "a", 1)};
   const WrittenReports written = write_reports(results, folder.path());
-  EXPECT_EQ(written.paths.size(), 5U);
+  EXPECT_EQ(written.paths.size(), 6U);
   EXPECT_EQ(written.note, "");
-  EXPECT_EQ(names_in(folder.path()),
-            (Paths{"report.md", "results.csv", "results.json", "results_wide.csv", "samples.csv"}));
+  EXPECT_EQ(names_in(folder.path()), (Paths{"report.html", "report.md", "results.csv", "results.json",
+                                            "results_wide.csv", "samples.csv"}));
   results.rows.push_back(test::measured_row(Scenario::baseline, "b", 1));
-  EXPECT_EQ(write_reports(results, folder.path()).paths[5], folder.path() / "plots/table.svg");
+  EXPECT_EQ(write_reports(results, folder.path()).paths[6], folder.path() / "plots/table.svg");
 }
 
 // A table of 900 rows has more pixels than a picture may have.
@@ -211,7 +214,7 @@ TEST(WrittenReports, AreCompleteWithoutAnyPlot) {
   const test::TemporaryFolder folder;
   std::ofstream(folder.path() / "plots") << "a file";
   const WrittenReports written = write_reports(test::full_results(), folder.path());
-  EXPECT_EQ(written.paths.size(), 6U);
+  EXPECT_EQ(written.paths.size(), 7U);
   EXPECT_TRUE(written.note.starts_with("Not every plot was written: ")) << written.note;
   EXPECT_NE(written.note.find((folder.path() / "plots").string()), std::string::npos) << written.note;
 }

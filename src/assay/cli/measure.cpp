@@ -339,7 +339,7 @@ void Measuring::answer_text_of(const ResultSet& results, const report::WrittenRe
   if (unwritten) std::rethrow_exception(unwritten);
   if (!written.paths.empty())
     answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,
-                            (std::filesystem::path(flags_.folder) / "report.md").string()));
+                            (std::filesystem::path(flags_.folder) / "report.html").string()));
   else if (!flags_.output.is_quiet)
     note("Nothing was written: --output FOLDER keeps the results and a full report.");
 }

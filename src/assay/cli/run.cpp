@@ -162,7 +162,7 @@ void add_report(CLI::App& app, int& exit_code) {
           fmt::format("\nThese are the results of {}{}.\n", flags->file,
                       flags->folder.empty()
                           ? ""
-                          : "; open " + (std::filesystem::path(flags->folder) / "report.md").string()));
+                          : "; open " + (std::filesystem::path(flags->folder) / "report.html").string()));
     }
     exit_code = 0;
   });

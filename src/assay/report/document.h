@@ -25,6 +25,7 @@ struct Lines {
 struct Figure {
   std::string name;  // its file's, without an ending: "latency_by_length"
   Plot plot;
+  bool is_lead = false;  // it belongs to the first screen of a page that has one
 };
 using Content = std::variant<Paragraph, List, Lines, Table, Figure>;
 
@@ -36,12 +37,16 @@ struct Block {
   Shown shown = Shown::everywhere;
 };
 
+// What a page may show in another place or in another form.
+enum class SectionKind { other, takeaways, recommendation, failures, texts, figures, every_metric, methods };
+
 struct Section {
   std::string title;
   std::vector<Block> blocks;
   Shown shown = Shown::everywhere;
   // What the reader should remember: a page begins with it, a terminal ends with it, where the eye rests.
   bool is_conclusion = false;
+  SectionKind kind = SectionKind::other;
 
   void add(Content content, Shown where = Shown::everywhere) {
     blocks.push_back({std::move(content), where});

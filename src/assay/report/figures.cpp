@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "assay/base/format.h"
+#include "assay/report/configuration_figures.h"
+#include "assay/report/figure_points.h"
 #include "assay/report/text_layout.h"
 #include "assay/results/metric.h"
 
@@ -33,38 +35,23 @@ class ResultFigures {
     add_bars(Scenario::tradeoff, "total_latency_s", "latency_by_precision", "Latency by precision");
     add_bars(Scenario::perplexity, "perplexity", "perplexity_by_precision", "Perplexity by precision");
     add_batches();
+    for (auto* more : {&frontier_figures, &configuration_figures})
+      for (auto& figure : (*more)(results_)) figures_.push_back(std::move(figure));
     return std::move(figures_);
   }
 
  private:
-  std::vector<const Row*> rows_of(Scenario scenario, std::string_view tag) const {
-    std::vector<const Row*> rows;
-    for (const Row& row : results_.rows)
-      if (row.scenario == scenario && row.status == RowStatus::ok && row.find(tag) != nullptr)
-        rows.push_back(&row);
-    return rows;
-  }
-
-  static PlotPoint point(double x, const Value& value, double scale = 1) {
-    PlotPoint p{x, value.value * scale, 0, 0};
-    if (value.interval) {
-      p.low = value.interval->low * scale;
-      p.high = value.interval->high * scale;
-    }
-    return p;
-  }
-
-  static PlotSeries series_of(const std::string& name, const std::vector<const Row*>& rows,
-                              std::string_view x, std::string_view y, double scale = 1) {
+  PlotSeries series_of(const std::string& name, const std::vector<const Row*>& rows, std::string_view x,
+                       std::string_view y) const {
     PlotSeries series{name, {}};
     for (const Row* row : rows)
       if (row->find(x) != nullptr && row->find(y) != nullptr)
-        series.points.push_back(point(row->find(x)->value, *row->find(y), scale));
+        series.points.push_back(point_of(results_, *row, row->find(x)->value, *row->find(y), metric(y)));
     return series;
   }
 
   void add_lengths() {
-    const std::vector<const Row*> rows = rows_of(Scenario::lengths, "total_latency_s");
+    const std::vector<const Row*> rows = rows_with(results_, Scenario::lengths, "total_latency_s");
     if (rows.empty()) return;
     Plot latency{.title = "Latency against prompt length",
                  .subtitle = subtitle_,
@@ -72,8 +59,8 @@ class ResultFigures {
                  .y_label = "Latency (ms)",
                  .series = {},
                  .categories = {}};
-    latency.series = {series_of("Latency", rows, "prompt_tokens", "total_latency_s", 1e3),
-                      series_of("TTFT", rows, "prompt_tokens", "time_to_first_token_s", 1e3)};
+    latency.series = {series_of("Latency", rows, "prompt_tokens", "total_latency_s"),
+                      series_of("TTFT", rows, "prompt_tokens", "time_to_first_token_s")};
     figures_.emplace_back("latency_by_length", latency);
     Plot speed{.title = "Throughput against prompt length",
                .subtitle = subtitle_,
@@ -93,7 +80,7 @@ class ResultFigures {
               .y_label = "Decode step (ms)",
               .series = {},
               .categories = {}};
-    for (const Row* row : rows_of(Scenario::step_times, "step_latency_ms")) {
+    for (const Row* row : rows_with(results_, Scenario::step_times, "step_latency_ms")) {
       if (row->find("position") == nullptr) continue;
       PlotSeries series{row->label, {}};
       series.has_line = false;
@@ -106,7 +93,7 @@ class ResultFigures {
   }
 
   void add_bars(Scenario scenario, std::string_view tag, const char* file, const char* title) {
-    const std::vector<const Row*> rows = rows_of(scenario, tag);
+    const std::vector<const Row*> rows = rows_with(results_, scenario, tag);
     if (rows.size() < 2) return;
     const Metric& what = metric(tag);
     std::string subtitle = model_ + "; the first bar is the baseline";
@@ -123,13 +110,13 @@ class ResultFigures {
               .categories = {}};
     for (const Row* row : rows) {
       plot.categories.push_back(row->label);
-      plot.series.front().points.push_back(point(0, *row->find(tag), what.scale));
+      plot.series.front().points.push_back(point_of(results_, *row, 0, *row->find(tag), what));
     }
     figures_.emplace_back(file, plot);
   }
 
   void add_batches() {
-    const std::vector<const Row*> rows = rows_of(Scenario::batches, "tokens_per_sec");
+    const std::vector<const Row*> rows = rows_with(results_, Scenario::batches, "tokens_per_sec");
     if (rows.size() < 2) return;
     Plot speed{.title = "Throughput against batch size",
                .subtitle = subtitle_,
@@ -140,9 +127,10 @@ class ResultFigures {
     PlotSeries all{"whole batch", {}}, each{"one sequence", {}};
     for (const Row* row : rows) {
       const double size = std::strtod(row->parameter("batch_size").c_str(), nullptr);
-      all.points.push_back(point(size, *row->find("tokens_per_sec")));
+      all.points.push_back(
+          point_of(results_, *row, size, *row->find("tokens_per_sec"), metric("tokens_per_sec")));
       if (const Value* own = row->find("tokens_per_sec_per_sequence"))
-        each.points.push_back(point(size, *own));
+        each.points.push_back(point_of(results_, *row, size, *own, metric("tokens_per_sec_per_sequence")));
     }
     speed.series = {all, each};
     figures_.emplace_back("throughput_by_batch", speed);

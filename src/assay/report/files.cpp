@@ -7,6 +7,7 @@
 #include "assay/base/format.h"
 #include "assay/base/json_reader.h"
 #include "assay/report/csv.h"
+#include "assay/report/html/html.h"
 #include "assay/report/png.h"
 #include "assay/report/render.h"
 #include "assay/report/result_document.h"
@@ -65,6 +66,7 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
     files.push_back({folder / "tradeoff.csv", to_csv(table)});
   const Document document = document_of(results);
   files.push_back({folder / "report.md", to_markdown(document)});
+  files.push_back({folder / "report.html", to_html(document, results)});
   // Malformed bytes of a generated text become U+FFFD: the file is JSON whatever the model wrote. It comes
   // last: it says that the others are there.
   files.push_back({folder / "results.json", readable_json(results_json(results))});

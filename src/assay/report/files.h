@@ -15,7 +15,7 @@ struct WrittenReports {
 };
 
 // results.json, results.csv, results_wide.csv, samples.csv, tradeoff.csv (where it was measured), report.md,
-// and then the plots as SVG and PNG in plots/. Throws Error where a file cannot be written, and changes none
+// report.html, and then the plots as SVG and PNG in plots/. Throws Error where a file cannot be written, and changes none
 // then; plots that cannot be written or drawn are a note.
 WrittenReports write_reports(const ResultSet& results, const std::filesystem::path& folder);
 

@@ -122,7 +122,8 @@ class MarkdownRenderer {
   }
   static std::string render(const Table& table) { return table.rows.empty() ? "" : to_markdown(table); }
   static std::string render(const Figure& figure) {
-    return fmt::format("![{}]({})\n", markdown_words(figure.plot.title), path_of(figure));
+    const std::string image = fmt::format("![{}]({})\n", markdown_words(figure.plot.title), path_of(figure));
+    return figure.plot.caption.empty() ? image : image + "\n" + markdown_line(figure.plot.caption) + "\n";
   }
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "assay/base/format.h"
+#include "assay/report/configuration_figures.h"
 #include "assay/report/figures.h"
 #include "assay/report/prose/prose.h"
 #include "assay/report/result_tables.h"
@@ -47,16 +48,10 @@ class ResultDocument {
     add_figures();
     add_methods();
     add_every_metric();
-    add_conclusion("Takeaways", sentences_of(takeaways_of(results_)));
+    add_conclusion("Takeaways", sentences_of(takeaways_of(results_)), SectionKind::takeaways);
+    add_conclusion("Recommendation under limits", answer_to_limits(results_), SectionKind::recommendation);
     if (const auto recommended = recommendation_of(results_))
-      add_conclusion("Recommendation", sentences_of(*recommended));
-    if (results_.limits) {
-      const auto choice = choose_within(results_, *results_.limits);
-      add_conclusion("Recommendation under limits",
-                     choice ? sentences_of(*choice)
-                            : std::vector<std::string>{"There is nothing to choose among: no configurations "
-                                                       "were compared, as a trade-off does."});
-    }
+      add_conclusion("Recommendation", sentences_of(*recommended), SectionKind::recommendation);
     add_failures();
     add_conclusion("Left out", sentences_of(results_.left_out));
     add_conclusion("Warnings", warnings());
@@ -64,14 +59,16 @@ class ResultDocument {
   }
 
  private:
-  Section& new_section(std::string title, Shown shown = Shown::everywhere) {
-    document_.sections.push_back({std::move(title), {}, shown});
+  Section& new_section(std::string title, Shown shown = Shown::everywhere,
+                       SectionKind kind = SectionKind::other) {
+    document_.sections.push_back({std::move(title), {}, shown, false, kind});
     return document_.sections.back();
   }
 
-  void add_conclusion(const std::string& title, std::vector<std::string> sentences) {
+  void add_conclusion(const std::string& title, std::vector<std::string> sentences,
+                      SectionKind kind = SectionKind::other) {
     if (sentences.empty()) return;
-    Section& section = new_section(title);
+    Section& section = new_section(title, Shown::everywhere, kind);
     section.is_conclusion = true;
     section.add(List{std::move(sentences)});
   }
@@ -150,7 +147,7 @@ class ResultDocument {
     std::vector<std::string> prompts;
     for (const GeneratedText& t : results_.texts)
       if (std::find(prompts.begin(), prompts.end(), t.prompt) == prompts.end()) prompts.push_back(t.prompt);
-    Section& section = new_section("Generated texts");
+    Section& section = new_section("Generated texts", Shown::everywhere, SectionKind::texts);
     for (const std::string& prompt : prompts) {
       const Shown shown = prompt.empty() ? Shown::on_pages : Shown::everywhere;
       Table table;
@@ -221,17 +218,23 @@ class ResultDocument {
   void add_figures() {
     const auto figures = figures_of(results_);
     if (figures.empty()) return;
-    Section& section = new_section("Figures", Shown::on_pages);
-    for (const auto& [name, plot] : figures) section.add(Figure{name, plot});
+    Section& section = new_section("Figures", Shown::on_pages, SectionKind::figures);
+    const auto lead = frontier_figures(results_);
+    for (const auto& [name, plot] : figures) {
+      const bool is_lead =
+          std::any_of(lead.begin(), lead.end(), [&](const auto& figure) { return figure.first == name; });
+      section.add(Figure{name, plot, is_lead});
+    }
   }
 
   void add_methods() {
     if (results_.caption.empty()) return;
-    new_section("How it was measured").add(Paragraph{results_.caption});
+    new_section("How it was measured", Shown::everywhere, SectionKind::methods)
+        .add(Paragraph{results_.caption});
   }
 
   void add_every_metric() {
-    Section& section = new_section("Every metric", Shown::on_pages);
+    Section& section = new_section("Every metric", Shown::on_pages, SectionKind::every_metric);
     section.add(
         Paragraph{"docs/METRICS.md defines each metric, and the command assay help metrics prints the "
                   "definitions. The raw samples are in results.json and samples.csv."});
@@ -247,7 +250,7 @@ class ResultDocument {
     for (const Row& row : results_.rows)
       if (row.status != RowStatus::ok)
         sentences.push_back(fmt::format("{}, {}: {}.", info_of(row.scenario).title, row.label, row.reason));
-    add_conclusion("Failed cases", std::move(sentences));
+    add_conclusion("Failed cases", std::move(sentences), SectionKind::failures);
   }
 
   std::vector<std::string> warnings() const {

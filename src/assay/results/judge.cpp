@@ -56,7 +56,7 @@ int more_needed(std::span<const statistics::Effect> effects, double margin, doub
   return most;
 }
 
-void judge_at(const Judged& judged, int divisor) {
+void judge_at(const Judged& judged, int divisor, Planning planning) {
   Comparison& c = *judged.comparison;
   const double level = 1 - (1 - kFamilyLevel) / divisor / selection_of(c);
   const statistics::Interval logs = interval_of(judged.effects, level);
@@ -69,8 +69,9 @@ void judge_at(const Judged& judged, int divisor) {
     c.verdict = judged.effects.front().estimate > 0 ? Verdict::higher : Verdict::lower;
   } else {
     c.verdict = Verdict::cannot_tell;
-    c.more_needed = more_needed(judged.effects, margin, level);
+    if (planning == Planning::estimated) c.more_needed = more_needed(judged.effects, margin, level);
   }
+  if (planning == Planning::left_out) return;
   double shown = 0;  // in every unit
   for (const statistics::Effect& effect : judged.effects)
     shown = std::max(shown, statistics::detectable_difference(effect, level));
@@ -79,7 +80,7 @@ void judge_at(const Judged& judged, int divisor) {
 
 }  // namespace
 
-void judge_family(std::span<const Judged> family) {
+void judge_family(std::span<const Judged> family, Planning planning) {
   std::vector<const Judged*> tested;
   std::vector<double> p_values;
   for (const Judged& judged : family) {
@@ -94,17 +95,17 @@ void judge_family(std::span<const Judged> family) {
     p_values.push_back(std::min(1.0, *c.p_value * selection_of(c)));
   }
   const std::vector<int> divisors = statistics::holm_divisors(p_values, 1 - kFamilyLevel);
-  for (std::size_t i = 0; i < tested.size(); ++i) judge_at(*tested[i], divisors[i]);
+  for (std::size_t i = 0; i < tested.size(); ++i) judge_at(*tested[i], divisors[i], planning);
 }
 
-void judge(std::span<Comparison* const> all) {
+void judge(std::span<Comparison* const> all, Planning planning) {
   std::vector<Judged> families[kFamilies];
   for (Comparison* c : all) {
     Judged judged{c, {}};
     if (c->effect) judged.effects.push_back(*c->effect);
     families[static_cast<std::size_t>(family_of(c->metric))].push_back(std::move(judged));
   }
-  for (const std::vector<Judged>& family : families) judge_family(family);
+  for (const std::vector<Judged>& family : families) judge_family(family, planning);
 }
 
 void judge(Comparison& alone) {

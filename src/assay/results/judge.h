@@ -18,10 +18,13 @@ struct Judged {
 // Gives the comparisons of one family their intervals and verdicts: the chance of any false "lower" or
 // "higher" is 5 % at most (Holm 1979). A verdict is no_difference where the interval lies within the margin,
 // lower or higher where it excludes 1, cannot_tell elsewhere, too_few where there are no effects.
-void judge_family(std::span<const Judged> family);
+// Estimates of what more replicates would show (detectable_difference, more_needed) take longer than all the
+// rest; Planning::left_out gives none.
+enum class Planning { estimated, left_out };
+void judge_family(std::span<const Judged> family, Planning planning = Planning::estimated);
 
 // Splits the comparisons of a run by family_of() their metric, and judges each family.
-void judge(std::span<Comparison* const> all);
+void judge(std::span<Comparison* const> all, Planning planning = Planning::estimated);
 void judge(Comparison& alone);
 
 // The verdict on bytes, which are counted: any difference is one.

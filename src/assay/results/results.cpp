@@ -235,7 +235,7 @@ void ExperimentResult::add(ExperimentResult other) {
   is_interrupted = is_interrupted || other.is_interrupted;
 }
 
-void ExperimentResult::judge_all(double margin) {
+void ExperimentResult::judge_all(double margin, bool has_planning) {
   for (const Scenario scenario : kRanked) {
     const std::vector<const Row*> timed = timed_rows(rows, scenario);
     for (std::size_t i = 1; i < timed.size(); ++i) {
@@ -254,7 +254,7 @@ void ExperimentResult::judge_all(double margin) {
   for (Comparison* c : family)
     if (c->metric == kRankedBy && c->effect)
       c->effect = statistics::with_prior(*c->effect, priors.of_difference(c->scenario));
-  judge(family);
+  judge(family, has_planning ? Planning::estimated : Planning::left_out);
   for (const Comparison& c : comparisons) set_ratio(rows, c);
 }
 

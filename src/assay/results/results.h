@@ -145,8 +145,8 @@ struct ExperimentResult {
 
   void add(ExperimentResult other);
   // Compares the best row of each scenario with the others, judges all comparisons by family, and gives rows
-  // their ratios to the baseline. Once, when nothing is to be measured any more.
-  void judge_all(double margin);
+  // their ratios to the baseline. Once, at the end; `has_planning`: as Planning::estimated (judge.h).
+  void judge_all(double margin, bool has_planning = true);
   // The comparison of rows of this scenario, in either list; null where they were not compared.
   const Comparison* comparison(Scenario scenario, std::string_view subject, std::string_view baseline,
                                std::string_view metric = "total_latency_s") const;

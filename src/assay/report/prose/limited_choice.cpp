@@ -115,4 +115,11 @@ std::vector<std::string> sentences_of(const LimitedChoice& choice) {
   return all;
 }
 
+std::vector<std::string> answer_to_limits(const ResultSet& results) {
+  if (!results.limits) return {};
+  const auto choice = choose_within(results, *results.limits);
+  if (choice) return sentences_of(*choice);
+  return {"There is nothing to choose among: no configurations were compared, as a trade-off does."};
+}
+
 }  // namespace assay::report

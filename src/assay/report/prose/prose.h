@@ -40,6 +40,8 @@ std::vector<std::string> sentences_of(const Recommendation& recommended);
 
 // The choice, its runner-up, the limits that bind; or what comes nearest.
 std::vector<std::string> sentences_of(const LimitedChoice& choice);
+// The same of a result set with limits; empty where it has none.
+std::vector<std::string> answer_to_limits(const ResultSet& results);
 
 // What a budget of time left out, with the command that would measure it.
 std::vector<std::string> sentences_of(std::span<const LeftOut> left_out);

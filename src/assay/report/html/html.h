@@ -1,0 +1,23 @@
+// Documents as one HTML file that needs no other file and no network: what people open first and send on.
+#pragma once
+
+#include <string>
+
+#include "assay/report/document.h"
+#include "assay/results/results.h"
+
+namespace assay::report {
+
+// The sections of a document, in the order of Markdown's. Markup is well-formed XML too; text that would be
+// markup is escaped, and characters that would change the direction of what follows are replaced.
+std::string to_html(const Document& document);
+
+// The page of a result set, whose document this is: question, answer, frontier and takeaways first, then a
+// table of all rows that sorts, filters and changes its baseline, the texts side by side, the sections of the
+// document, every metric's definition, the machine, and results.json itself. Without JavaScript everything
+// can be read. Above kMostEmbedded bytes the embedded results.json lacks the decode steps, above it even then
+// the page refers to the file.
+inline constexpr std::size_t kMostEmbedded = std::size_t{3} << 20;
+std::string to_html(const Document& document, const ResultSet& results);
+
+}  // namespace assay::report
