@@ -43,7 +43,7 @@ class CliBaseline : public ::testing::Test {
 TEST_F(CliBaseline, SpeedAndQualityAreComparedWithIt) {
   const Json json = answer_of({"tradeoff", kModel, "--precision", "float32,bfloat16,nf4", "--baseline",
                                "bfloat16", "--corpus", kText});
-  ASSERT_EQ(json["rows"].size(), 6U);
+  ASSERT_EQ(json["rows"].size(), 8U);  // three trade-offs and perplexities, two divergences
   EXPECT_EQ(json["rows"][0]["label"], "bfloat16");
   int of_quality = 0;
   for (const Json& comparison : json["comparisons"]) {

@@ -183,7 +183,7 @@ std::string title_of(const VerifiedFigure& figure) {
 }
 
 std::string word_of(Outcome outcome) {
-  return outcome == Outcome::cannot_tell ? "cannot tell" : std::string(name_of(outcome));
+  return std::string(outcome == Outcome::cannot_tell ? name_of(Verdict::cannot_tell) : name_of(outcome));
 }
 
 OrderedJson to_json(const Verification& found) {

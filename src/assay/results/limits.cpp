@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "assay/base/error.h"
 #include "assay/base/format.h"
 
 namespace assay {

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "assay/base/error.h"
-
 namespace assay {
 
 // Everything a limit can be set on, by the name that users type.
