@@ -110,11 +110,11 @@ TEST_P(GroupedInt8, CodesOfRowsEqualReference) {
 
 TEST_P(GroupedInt8, ProductsHaveTheReferencesBits) {
   for (const WeightFormat& format : kHeldFormats)
-    for (const std::int64_t k : {1, 31, 80, 256, 300, 544, 800})
+    for (const std::int64_t k : {1, 31, 80, 300, 544})
       for (const std::int64_t n : {1, 33, 70, 150})
-        for (const std::int64_t rows : {1, 2, 3, 5, 8, 9, 14, 16, 17, 25, 60, 300}) {
-          if (rows > 9 && k < 256 && n < 70) continue;
-          if (rows > 60 ? k != 544 || n != 150 : rows > 9 && n == 150) continue;
+        for (const std::int64_t rows : {1, 2, 3, 5, 8, 9, 16, 17, 25, 60}) {
+          if (rows > 5 && (k < 300 || n == 1)) continue;
+          if (n == 150 && (rows > 9 || k == 544)) continue;
           const HeldCodes held(format, k, (n + kPanel - 1) / kPanel, false);
           // Inputs of one magnitude have the codes -127 and 127: what saturates where pairs are kept in 16
           // bits.

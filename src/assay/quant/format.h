@@ -123,8 +123,9 @@ constexpr bool is_multiplied_as_bytes(const WeightFormat& f) {
 constexpr bool holds_stored_scales(const WeightFormat& f) {
   return is_grouped(f) && !is_quantized_to(f) && f.offset != Offset::zero_point && !f.has_input_groups;
 }
-// Activations beside them may be int8, with a scale per token and group of inputs: 64 or the weights' own,
-// and 32 beside scales as stored.
+// Activations beside them may be int8, with a scale per token and group of inputs: the weights' own, or so
+// many beside scales as stored.
+inline constexpr std::int64_t kInt8GroupOfStoredScales = 32;
 constexpr bool takes_int8_activations(const WeightFormat& f) {
   return is_multiplied_as_bytes(f) || holds_stored_scales(f);
 }

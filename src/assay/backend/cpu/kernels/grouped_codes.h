@@ -78,6 +78,20 @@ struct GroupedCodes {
   [[gnu::always_inline]] std::int64_t scale_bytes() const {
     return (k_padded + run.inputs - 1) / run.inputs * (run.bits / 8 * kPanel);
   }
+  // Calls take(input, value) for every input of an output.
+  template <typename Take>
+  void for_row(std::int64_t panel, std::int64_t j, const Take& take) const {
+    const std::byte *own = codes + panel * code_bytes(), *at = scales + panel * scale_bytes();
+    for (std::int64_t first = 0; first < k; first += run.group()) {
+      const std::byte* of_run = at + first / run.inputs * run.bytes();
+      const auto group = static_cast<int>(first % run.inputs / run.group());
+      const float scale = scale_in_run(run, of_run, j, group), offset = offset_in_run(run, of_run, j, group);
+      for (std::int64_t i = first; i < first + run.group() && i < k; ++i) {
+        const float scaled = values[code_at(own, bits, i, j)] * scale;
+        take(i, run.has_minima ? scaled + offset : scaled);
+      }
+    }
+  }
   float value(std::int64_t panel, std::int64_t j, std::int64_t i) const {
     const std::byte* at = scales + panel * scale_bytes() + i / run.inputs * run.bytes();
     const auto group = static_cast<int>(i % run.inputs / run.group());
@@ -102,7 +116,7 @@ struct LinearGroupedArgs {
 
 // Beside int8 activations: groups of 32 inputs share a scale of the activations; weights whose own groups
 // are smaller cut them. In a sum, blocks of so many inputs come one after another.
-inline constexpr std::int64_t kInt8Group = 32, kInt8Block = 256;
+inline constexpr std::int64_t kInt8Group = 32, kInt8Block = 256;  // kInt8GroupOfStoredScales
 
 // The values of codes as bytes: value = (byte - zero) * unit. Where `has_table` a byte is table[code], else
 // the code itself. Wide ones need all 8 bits; others are below 64.

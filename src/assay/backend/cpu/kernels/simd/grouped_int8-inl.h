@@ -150,9 +150,24 @@ Dot::Bytes grouped_book(const ByteValues& values) {
   return values.is_wide && !Dot::kHasOffset ? Dot::with_sign(book.v) : book;
 }
 
+#if defined(ASSAY_HAS_BYTE_BLOCKS)
+// From here on the codes become bytes once for all rows.
+constexpr std::int64_t kMinGroupedBlockRows = 17;
+#include "assay/backend/cpu/kernels/simd/grouped_blocks512-inl.h"
+#endif
+
 void linear_grouped_int8(const GroupedInt8Args& args) noexcept {
   const Dot::Bytes book = grouped_book(args.values);
   for_byte_kinds(args, [&]<int Low, int High, ByteKind kKind, bool kHasOffset, bool kIsHalf>() {
+#if defined(ASSAY_HAS_BYTE_BLOCKS)
+    const std::int64_t last = args.to.first_panel + args.to.panels;
+    if (args.to.rows >= kMinGroupedBlockRows) {
+      for (std::int64_t panel = args.to.first_panel; panel < last; panel += kCodedPanels)
+        linear_grouped_panels<Low, High, kKind, kHasOffset, kIsHalf>(
+            args, book, panel, last - panel < kCodedPanels ? last - panel : kCodedPanels);
+      return;
+    }
+#endif
     const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
       multiply_grouped_int8<Low, High, kKind, kHasOffset, kIsHalf, decltype(rows)::value,
                             decltype(panels)::value>(args, book, row, panel);
