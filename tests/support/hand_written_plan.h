@@ -67,6 +67,8 @@ class HandWrittenPlan : public WeightSource {
 class PlanInterpreter {
  public:
   explicit PlanInterpreter(const HandWrittenPlan& source) : source_(source), plan_(source.plan) {}
+  // Activations that are int8 have a scale for so many inputs; 0: they stay numbers.
+  std::int64_t int8_group = 0;
 
   // Logits of every token, [tokens * vocab].
   std::vector<double> logits(const std::vector<TokenId>& ids) {
@@ -82,8 +84,9 @@ class PlanInterpreter {
     for (std::int64_t row = 0; row < rows_; ++row) {
       std::vector<double> x(&at(plan_.hidden, row, 0), &at(plan_.hidden, row, 0) + width);
       if (plan_.head.norm) norm(*plan_.head.norm, width, x.data(), x.data());
+      const std::vector<double> coded = as_codes(plan_.head.product, x);
       for (std::int64_t token = 0; token < plan_.vocab; ++token) {
-        const double logit = plan_.head.scale * product(plan_.head.product, x.data(), token);
+        const double logit = plan_.head.scale * product(plan_.head.product, coded.data(), token);
         all.push_back(capped(logit, plan_.head.soft_cap));
       }
     }
@@ -117,6 +120,21 @@ class PlanInterpreter {
           (in[i] - mean) / std::sqrt(squares + static_cast<double>(op.epsilon)) * source_.value(op.gain, i) +
           (op.bias == kNone ? 0.0 : source_.value(op.bias, i));
   }
+  // What the codes of the activations stand for. Codes are found in float32, as their definition has it:
+  // activations that are a few codes of a weight lie halfway between two.
+  std::vector<double> as_codes(const LinearOp& op, std::vector<double> x) const {
+    const auto group = static_cast<std::size_t>(int8_group);
+    for (std::size_t first = 0; op.has_int8_activations && group > 0 && first < x.size(); first += group) {
+      const std::size_t end = std::min(x.size(), first + group);
+      float largest = 0;
+      for (std::size_t i = first; i < end; ++i)
+        largest = std::max(largest, std::fabs(static_cast<float>(x[i])));
+      for (std::size_t i = first; i < end && largest > 0; ++i)
+        x[i] = static_cast<double>(std::nearbyint(static_cast<float>(x[i]) * (127.0F / largest))) *
+               static_cast<double>(largest) / 127;
+    }
+    return x;
+  }
   double product(const LinearOp& op, const double* x, std::int64_t output) const {
     const WeightSpec& weight = plan_.weight(op.weight);
     double sum = op.bias == kNone ? 0.0 : source_.value(op.bias, output);
@@ -145,7 +163,8 @@ class PlanInterpreter {
   }
   void run(const LinearOp& op) {
     for (std::int64_t row = 0; row < rows_; ++row) {
-      const std::vector<double> x(&at(op.in, row, 0), &at(op.in, row, 0) + columns(op.in));
+      const std::vector<double> x =
+          as_codes(op, std::vector<double>(&at(op.in, row, 0), &at(op.in, row, 0) + columns(op.in)));
       for (std::int64_t output = 0; output < plan_.weight(op.weight).rows; ++output) {
         double& y = at(op.out, row, op.out_column + output);
         y = product(op, x.data(), output) + (op.adds_to_output ? y : 0);

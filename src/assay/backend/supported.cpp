@@ -24,13 +24,14 @@ bool is_served(const WeightFormat& format, std::span<const WeightFormat> served)
   });
 }
 
-// What checkpoints alone hold has no codes to be found for, and no kernel that multiplies int8.
+// What checkpoints alone hold has no codes to be found for; with zero points, or permuted inputs, it has no
+// kernel that multiplies int8.
 void check_offsets(const WeightSpec& w) {
   if (!is_quantized(w.format) || is_quantized_to(w.format)) return;
   if (!w.is_stored_quantized)
     throw Error("weight '{}': weights are not quantized to {}, which checkpoints hold", w.name,
                 name_of(w.format));
-  if (w.arithmetic.activations == ActivationType::int8_per_group)
+  if (w.arithmetic.activations == ActivationType::int8_per_group && !takes_int8_activations(w.format))
     throw FieldError("activations", "expected dtype beside weights in {}, found int8 (weight '{}')",
                      name_of(w.format), w.name);
 }

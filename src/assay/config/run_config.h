@@ -21,8 +21,9 @@ namespace assay {
 // the LM head and scores exactly only the candidates that a bound cannot exclude. Both give the same token.
 enum class LmHeadSearch { full, int8 };
 
-// The format in which 4-bit weights multiply their activations. `as_dtype`: the dtype, but with bfloat16 one
-// or two tokens are multiplied as int8. `int8`: always, with a scale per token and group of activations.
+// The format in which 4-bit weights, and GGUF's block types, multiply their activations. `as_dtype`: the
+// dtype, but with bfloat16 one or two tokens are multiplied as int8 by 4-bit weights. `int8`: always, with a
+// scale per token and group of activations.
 enum class Activations { as_dtype, int8 };
 
 struct RunConfig {

@@ -106,7 +106,9 @@ std::optional<Precision> stored_precision(const ModelSource& source, const Model
         "as "
         "of a merged model, delete {} from this file",
         source.config().where(), method.declared_by, method.declared_by);
-  const auto head = spec.is_head_tied ? std::nullopt : weights->format_of(spec.names.head);
+  auto head = weights->format_of(spec.is_head_tied ? spec.names.tokens : spec.names.head);
+  // A tied embedding is looked up by rows too, which other formats are not.
+  if (spec.is_head_tied && head && !holds_stored_scales(*head)) head.reset();
   if (stored.empty() && !head) return std::nullopt;
   Precision precision = precision_of_stored(stored, method);
   if (stored.empty()) precision.name += ", LM head " + precision_of(*head).name;

@@ -75,7 +75,7 @@ struct LinearOp {
   bool has_tensor_scale = false;
   std::vector<float> input_factors = {};
   // For 4-bit weights: inputs become int8 with a scale for each group of inputs that shares one of the
-  // weights.
+  // weights; beside scales as a checkpoint stores them, for each 32.
   bool has_int8_activations = false;
   BufferId in = kNone, out = kNone;
   std::int64_t out_column = 0;

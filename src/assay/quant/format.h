@@ -123,6 +123,12 @@ constexpr bool is_multiplied_as_bytes(const WeightFormat& f) {
 constexpr bool holds_stored_scales(const WeightFormat& f) {
   return is_grouped(f) && !is_quantized_to(f) && f.offset != Offset::zero_point && !f.has_input_groups;
 }
+// Activations beside them may be int8, with a scale per token and group of inputs: the weights' own, or so
+// many beside scales as stored.
+inline constexpr std::int64_t kInt8GroupOfStoredScales = 32;
+constexpr bool takes_int8_activations(const WeightFormat& f) {
+  return is_multiplied_as_bytes(f) || holds_stored_scales(f);
+}
 // Scales that are 8-bit codes in a file.
 constexpr bool has_nested_scales(const WeightFormat& f) {
   return f.scale == ScaleType::double_int8;

@@ -254,7 +254,7 @@ bool takes_input_scale(const Precision& precision) {
 }
 
 bool takes_activations(const Precision& precision) {
-  return precision.has_any(is_multiplied_as_bytes);
+  return precision.has_any(takes_int8_activations);
 }
 
 bool takes_calibrator(const Precision& precision) {
@@ -321,7 +321,7 @@ void set_input_scale(Precision& precision, InputScale scale) {
 }
 
 void set_int8_activations(Precision& precision) {
-  require(takes_activations(precision), "activations", "4-bit weights", precision);
+  require(takes_activations(precision), "activations", "4-bit weights and GGUF's block types", precision);
   precision.has_int8_activations = true;
 }
 

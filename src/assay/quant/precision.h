@@ -78,7 +78,8 @@ struct Precision {
 
   InputScale input_scale = InputScale::per_token;  // that int8 activations have
   Calibrator calibrator = Calibrator::percentile;  // that calibrated ones are found by
-  // Activations beside 4-bit weights are int8, with a scale per token and group of inputs.
+  // Activations beside 4-bit weights and GGUF's block types are int8, with a scale per token and group of
+  // inputs.
   bool has_int8_activations = false;
   double smooth_quant = -1;  // SmoothQuant's alpha, of int8 weights; negative: none
   bool needs_calibration() const { return input_scale == InputScale::calibrated || smooth_quant >= 0; }
@@ -125,7 +126,7 @@ bool takes_recipe(const Precision& precision);  // one that a recipe made
 bool takes_dtype(const Precision& precision);   // a quantized one: so do quantize_head and the modules
 bool takes_outlier_threshold(const Precision& precision);  // llm-int8
 bool takes_input_scale(const Precision& precision);        // int8-dynamic
-bool takes_activations(const Precision& precision);        // 4-bit weights
+bool takes_activations(const Precision& precision);        // 4-bit weights, GGUF's block types
 bool takes_calibrator(const Precision& precision);         // int8-static
 bool takes_smoothing(const Precision& precision);          // int8-dynamic, int8-static
 bool takes_float32_matmul(const Precision& precision);     // float32 weights

@@ -1,5 +1,6 @@
 #include "assay/session/resolve.h"
 
+#include <set>
 #include <utility>
 
 #include "assay/base/cpu.h"
@@ -26,11 +27,32 @@ RunConfig as_it_runs(RunConfig config, const Device& device) {
   return config;
 }
 
+// "32", of several formats "32 and 64": the activations that share a scale where they are int8.
+std::string int8_groups_of(const Precision& precision) {
+  std::set<std::int64_t> groups;
+  for (const WeightFormat& format : precision.formats())
+    if (holds_stored_scales(format))
+      groups.insert(kInt8GroupOfStoredScales);
+    else if (is_multiplied_as_bytes(format))
+      groups.insert(format.inputs_per_scale);
+  return fmt::format("{}", fmt::join(groups, " and "));
+}
+
+// The configuration's part of a label, with what the weights make of it.
+std::string label_of_numbers(const RunConfig& config, const Precision& precision) {
+  constexpr std::string_view kActivations = "activations int8";
+  std::string label = config.label_of_numbers();
+  const std::size_t at = label.find(kActivations);
+  if (precision.has_int8_activations && at != std::string::npos)
+    label.insert(at + kActivations.size(), " in groups of " + int8_groups_of(precision));
+  return label;
+}
+
 // What the configuration makes of the precision.
 void apply_config(ResolvedRun& run) {
   const RunConfig config = as_it_runs(run.asked, run.device);
   apply_to(run.dtype.precision, config);
-  run.dtype.label += config.label_of_numbers();
+  run.dtype.label += label_of_numbers(config, run.dtype.precision);
   if (is_on_cpu(run.device)) return;
   Precision& precision = run.dtype.precision;
   // What is not quantized is float16 on a GPU, as Transformers and bitsandbytes have it.

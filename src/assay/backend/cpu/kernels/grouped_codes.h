@@ -78,6 +78,20 @@ struct GroupedCodes {
   [[gnu::always_inline]] std::int64_t scale_bytes() const {
     return (k_padded + run.inputs - 1) / run.inputs * (run.bits / 8 * kPanel);
   }
+  // Calls take(input, value) for every input of an output.
+  template <typename Take>
+  void for_row(std::int64_t panel, std::int64_t j, const Take& take) const {
+    const std::byte *own = codes + panel * code_bytes(), *at = scales + panel * scale_bytes();
+    for (std::int64_t first = 0; first < k; first += run.group()) {
+      const std::byte* of_run = at + first / run.inputs * run.bytes();
+      const auto group = static_cast<int>(first % run.inputs / run.group());
+      const float scale = scale_in_run(run, of_run, j, group), offset = offset_in_run(run, of_run, j, group);
+      for (std::int64_t i = first; i < first + run.group() && i < k; ++i) {
+        const float scaled = values[code_at(own, bits, i, j)] * scale;
+        take(i, run.has_minima ? scaled + offset : scaled);
+      }
+    }
+  }
   float value(std::int64_t panel, std::int64_t j, std::int64_t i) const {
     const std::byte* at = scales + panel * scale_bytes() + i / run.inputs * run.bytes();
     const auto group = static_cast<int>(i % run.inputs / run.group());
@@ -100,8 +114,73 @@ struct LinearGroupedArgs {
   WeightFetch fetch = {};
 };
 
+// Beside int8 activations: groups of 32 inputs share a scale of the activations; weights whose own groups
+// are smaller cut them. In a sum, blocks of so many inputs come one after another.
+inline constexpr std::int64_t kInt8Group = 32, kInt8Block = 256;  // kInt8GroupOfStoredScales
+
+// The values of codes as bytes: value = (byte - zero) * unit. Where `has_table` a byte is table[code], else
+// the code itself. Wide ones need all 8 bits; others are below 64.
+struct ByteValues {
+  std::uint8_t table[16];
+  bool has_table, is_wide;
+  std::int32_t zero;
+  float unit;
+};
+ByteValues byte_values_of(const GroupedCodes& codes);
+
+// Rows as int8 for such weights. A group is that of a weight's scale, at most 32 inputs.
+struct GroupedRows {
+  std::int8_t* codes;  // [k_padded / 32][capacity][32]; zero beyond k
+  // [k_padded / group][capacity]: absmax of the 32 inputs / 127 * unit; sum of the codes * that.
+  float *scales, *sums;
+  // The same: what the sums of a group start at in the products of the table that coded the rows, of bytes
+  // without and with a sign.
+  std::int32_t *starts, *signed_starts;
+  std::int64_t capacity;  // rows
+
+  std::int64_t strip() const { return capacity * kInt8Group; }  // bytes from one strip to the next
+  std::int64_t offset(std::int64_t row, std::int64_t k) const {
+    return k / kInt8Group * strip() + row * kInt8Group + k % kInt8Group;
+  }
+  // The same rows from one on.
+  GroupedRows from(std::int64_t row) const {
+    return {codes + row * kInt8Group, scales + row, sums + row, starts + row, signed_starts + row, capacity};
+  }
+};
+
+// Rows to int8: codes = rint(x * (127 / absmax of the 32 inputs)), all 0 where that is below 1e-35. Of a row
+// with NaN or infinity all scales and sums are NaN.
+struct QuantizeGroupedArgs {
+  const float* x;  // null where x_tiles are given
+  std::int64_t x_stride;
+  Tiles x_tiles;
+  std::int64_t first_row, rows, k = 0, k_padded = 0, group = 0;  // group: 16 or 32
+  ByteValues values = {};
+  GroupedRows out = {};
+};
+
+// Rows of int8 inputs times grouped codes. For each group an exact sum of products is added, times scale of
+// the inputs * scale of the weights, by one chain of multiply-adds; behind each 256 inputs sum of the inputs
+// * minimum of each of their groups.
+struct GroupedInt8Args {
+  LinearArgs to;         // x and w are not read
+  GroupedCodes weights;  // those of all panels
+  ByteValues values;
+  GroupedRows x;       // row 0 is that of `to`
+  std::byte* scratch;  // memory of coded_scratch_bytes(to.rows), 64-byte aligned; null for kFewRows at most
+  WeightFetch fetch = {};
+};
+// Inputs that share a scale of the weights, 32 at most.
+[[gnu::always_inline]] inline std::int64_t int8_group_of(const ScaleRun& run) {
+  return run.group() < kInt8Group ? run.group() : kInt8Group;
+}
+
 namespace scalar {
 void expand_grouped(const ExpandGroupedArgs& args) noexcept;
-}
+void quantize_grouped(const QuantizeGroupedArgs& args) noexcept;
+void linear_grouped_int8(const GroupedInt8Args& args) noexcept;
+// What becomes of a sum: bias, activation, residual.
+void finish_output(const LinearArgs& args, std::int64_t row, std::int64_t output, double sum);
+}  // namespace scalar
 
 }  // namespace assay::cpu

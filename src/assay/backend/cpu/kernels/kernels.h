@@ -354,6 +354,9 @@ struct KernelTable {
   void (*expand_grouped)(const struct ExpandGroupedArgs&) noexcept;  // grouped_codes.h
   // kFourBitRows rows at most; null in a table that expands for them too.
   void (*linear_grouped)(const struct LinearGroupedArgs&) noexcept;
+  // Of grouped codes beside int8 activations.
+  void (*quantize_grouped)(const struct QuantizeGroupedArgs&) noexcept;
+  void (*linear_grouped_int8)(const struct GroupedInt8Args&) noexcept;
   std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;
   void (*linear_coded_inputs)(const Int8ActivationsArgs&) noexcept;

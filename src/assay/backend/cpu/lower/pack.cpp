@@ -301,8 +301,7 @@ void for_row(const PackedWeight& w, std::int64_t row, const Take& take) {
       take(i, offsets == nullptr ? value : value + offsets[first + at]);
     }
   } else if (w.packing == Packing::grouped) {
-    const GroupedCodes codes = w.grouped();
-    for (std::int64_t i = 0; i < columns; ++i) take(i, codes.value(row / kPanel, row % kPanel, i));
+    w.grouped().for_row(row / kPanel, row % kPanel, take);
   } else if (w.packing == Packing::float32) {
     const float* panel = w.data.floats() + row / kPanel * columns * kPanel + row % kPanel;
     for (std::int64_t i = 0; i < columns; ++i) {

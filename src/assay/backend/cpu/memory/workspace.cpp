@@ -258,9 +258,34 @@ void Workspace::make_quantized_buffers() {
     coded_.scales = reinterpret_cast<float*>(arena_.take(groups * 4));
     coded_.starts = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
   }
+  make_grouped_rows();
   const auto has_gate = [](const FusedOp& fused) { return fused.gate != nullptr; };
   if (std::any_of(packed_.ops.begin(), packed_.ops.end(), has_gate))
     gate_outputs_ = reinterpret_cast<float*>(arena_.take(threads_ * kMaxRows * kGateColumns * 4));
+}
+
+void Workspace::make_grouped_rows() {
+  std::int64_t widest = 0;
+  const auto look_at = [&](const LinearOp& op) {
+    const PackedWeight& w = packed_.weight(op.weight);
+    if (op.has_int8_activations && w.packing == Packing::grouped) widest = std::max(widest, w.k_padded());
+  };
+  for (const FusedOp& fused : packed_.ops)
+    if (const auto* linear = std::get_if<LinearOp>(&fused.op->kind)) look_at(*linear);
+  look_at(packed_.plan.head.product);
+  if (widest == 0) return;
+  const std::int64_t inputs = widest * coded_capacity(kMaxRows), groups = inputs / kMinCodedGroup;
+  grouped_.codes = reinterpret_cast<std::int8_t*>(arena_.take(inputs));
+  for (float** floats : {&grouped_.scales, &grouped_.sums})
+    *floats = reinterpret_cast<float*>(arena_.take(groups * 4));
+  for (std::int32_t** starts : {&grouped_.starts, &grouped_.signed_starts})
+    *starts = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
+}
+
+GroupedRows Workspace::grouped_rows(std::int64_t rows) const {
+  GroupedRows coded = grouped_;
+  coded.capacity = coded_capacity(rows);
+  return coded;
 }
 
 CodedRows Workspace::coded_rows(std::int64_t rows) const {

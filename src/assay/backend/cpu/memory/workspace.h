@@ -84,6 +84,8 @@ class Workspace {
   Int8Inputs int8;
   // Activations of `rows` rows as int8 beside 4-bit codes.
   CodedRows coded_rows(std::int64_t rows) const;
+  // The same beside grouped codes.
+  GroupedRows grouped_rows(std::int64_t rows) const;
   std::vector<RotaryTable> rotary_tables;
   const RotaryTable& table_of(const RotaryOp& op) const;
 
@@ -97,6 +99,7 @@ class Workspace {
   void lay_out();
   void make_buffers();
   void make_quantized_buffers();
+  void make_grouped_rows();
   void make_rotary_tables();
   std::vector<BufferForm> forms() const;
   Placement place_buffers(const std::vector<BufferForm>& forms) const;
@@ -107,6 +110,7 @@ class Workspace {
   std::vector<Buffer> buffers_;
   std::int64_t expanded_bytes_ = 0;
   CodedRows coded_{};
+  GroupedRows grouped_{};
   std::byte* expanded_ = nullptr;
   float* gate_outputs_ = nullptr;
 };

@@ -105,7 +105,7 @@ void Linear::run_part(const LinearOp& op, const LinearArgs& whole, const Product
   const PackedWeight& w = packed_.weight(op.weight);
   if (w.packing == Packing::int8) return run_int8(op, whole, part, target);
   if (w.packing == Packing::four_bit) return run_four_bit(op, whole, part, target);
-  if (w.packing == Packing::grouped) return run_grouped(w, whole, part, target);
+  if (w.packing == Packing::grouped) return run_grouped(op, whole, part, target);
   const auto kernel = packed_.multiplies_tiles(w) ? packed_.table.linear_tiles : packed_.table.linear;
   run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) { kernel(args); });
 }

@@ -113,8 +113,10 @@ class Linear {
   StaticInput input_of_all(const LinearOp& op, const LinearArgs& whole);
   void run_int8(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                 const LinearTarget& target);
-  void run_grouped(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
+  void run_grouped(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                    const LinearTarget& target);
+  void run_grouped_int8(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
+                        const LinearTarget& target);
   void run_four_bit(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                     const LinearTarget& target);
   void run_int8_activations(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,

@@ -243,9 +243,46 @@ void Linear::run_four_bit(const LinearOp& op, const LinearArgs& whole, const Pro
   });
 }
 
+// Activations and grouped codes are multiplied as bytes.
+void Linear::run_grouped_int8(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
+                              const LinearTarget& target) {
+  const GroupedCodes all = w.grouped();
+  const ByteValues values = byte_values_of(all);
+  const GroupedRows coded = work_.grouped_rows(whole.rows);
+  const auto quantize = [&](std::int64_t first, std::int64_t rows) {
+    packed_.table.quantize_grouped({.x = whole.x,
+                                    .x_stride = whole.x_stride,
+                                    .x_tiles = whole.x_tiles,
+                                    .first_row = first,
+                                    .rows = rows,
+                                    .k = whole.k,
+                                    .k_padded = all.k_padded,
+                                    .group = int8_group_of(all.run),
+                                    .values = values,
+                                    .out = coded});
+  };
+  whole.rows > kFourBitRows ? tasks_.run_rows(whole.rows, quantize) : quantize(0, whole.rows);
+  const bool has_scratch = whole.rows > kFewRows;
+  const auto multiply = [&](const LinearArgs& args, const ProductPart& task) {
+    packed_.table.linear_grouped_int8(
+        {.to = args,
+         .weights = all,
+         .values = values,
+         .x = coded.from(task.rows.first),
+         .scratch = has_scratch ? work_.expanded(ThreadPool::worker()) : nullptr,
+         .fetch = packed_.fetch});
+  };
+  if (has_scratch)
+    run_panels(whole, part, kCodedPanels, target, multiply);
+  else
+    run_tasks(whole, part, w, target, multiply);
+}
+
 // The same of codes with the scales of their checkpoint.
-void Linear::run_grouped(const PackedWeight& w, const LinearArgs& whole, const ProductPart& part,
+void Linear::run_grouped(const LinearOp& op, const LinearArgs& whole, const ProductPart& part,
                          const LinearTarget& target) {
+  const PackedWeight& w = packed_.weight(op.weight);
+  if (op.has_int8_activations) return run_grouped_int8(w, whole, part, target);
   const bool has_tiles = packed_.multiplies_tiles(w);
   const GroupedCodes all = w.grouped();
   if (packed_.table.linear_grouped != nullptr && whole.rows <= kFourBitRows && !has_tiles)

@@ -31,11 +31,11 @@ void check_supported(const Plan& plan) {
     if (w.planes() > 1)
       throw FieldError("float32_matmul", "expected float32 or tf32 on a GPU, found {} of weight '{}'",
                        name_of(w.arithmetic.multiply), w.name);
-  const auto check_linear = [](const LinearOp& linear) {
+  const auto check_linear = [&](const LinearOp& linear) {
     if (linear.has_int8_activations)
       throw FieldError("activations",
-                       "the CUDA backend does not multiply int8 activations by 4-bit weights; leave it out "
-                       "on a GPU");
+                       "the CUDA backend does not multiply int8 activations by {}; leave it out on a GPU",
+                       name_of(plan.weight(linear.weight).format));
   };
   for (const Op& op : plan.ops)
     if (const auto* linear = std::get_if<LinearOp>(&op.kind)) check_linear(*linear);

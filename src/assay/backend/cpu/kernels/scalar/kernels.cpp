@@ -526,6 +526,10 @@ double log_sum_exp(const float* x, std::int64_t n) noexcept {
 
 }  // namespace
 
+void finish_output(const LinearArgs& args, std::int64_t row, std::int64_t output, double sum) {
+  finish(args, row, output, sum);
+}
+
 void fill(KernelTable& table) {
   table.linear = table.linear_tiles = linear;
   table.norm = norm;
@@ -542,6 +546,8 @@ void fill(KernelTable& table) {
   table.linear_four_bit = linear_four_bit;
   table.expand_grouped = expand_grouped;
   table.linear_grouped = nullptr;
+  table.quantize_grouped = quantize_grouped;
+  table.linear_grouped_int8 = linear_grouped_int8;
   table.four_bit_rows = kFourBitRows;
   table.quantize_groups = quantize_groups;
   table.linear_coded_inputs = linear_coded_inputs;

@@ -15,6 +15,8 @@ double log_of(double x) {
 #include "assay/backend/cpu/kernels/simd/elementwise_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/four_bit_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/grouped_kernels-inl.h"
+// It needs that.
+#include "assay/backend/cpu/kernels/simd/grouped_int8-inl.h"
 #include "assay/backend/cpu/kernels/simd/int8_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/store_bfloat16-inl.h"
 
@@ -23,6 +25,8 @@ double log_of(double x) {
   table.linear_int8 = linear_int8;
   table.linear_coded_inputs = linear_coded_inputs;
   table.quantize_groups = quantize_groups;
+  table.quantize_grouped = quantize_grouped;
+  table.linear_grouped_int8 = linear_grouped_int8;
   table.int8_origin = origin;
 }
 

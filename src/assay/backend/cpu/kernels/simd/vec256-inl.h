@@ -112,6 +112,15 @@ struct Vec {
     return {_mm256_blendv_ps(_mm256_blendv_ps(usual, least, _mm256_castsi256_ps(is_least)), none,
                              _mm256_castsi256_ps(is_none))};
   }
+  // The bits of `mask` of each byte, after a shift to the right, or to the left where it is negative; and
+  // those of `low` with them.
+  static Codes masked(Codes words, int right, int mask) {
+    const __m256i shifted = right >= 0 ? _mm256_srli_epi32(words, right) : _mm256_slli_epi32(words, -right);
+    return _mm256_and_si256(shifted, _mm256_set1_epi8(static_cast<char>(mask)));
+  }
+  static Codes merged(Codes low, Codes words, int right, int mask) {
+    return _mm256_or_si256(low, masked(words, right, mask));
+  }
   static Vec look_up_at(const Codebook& codebook, Codes words, int shift) {
     const __m256i index = _mm256_srl_epi32(words, _mm_cvtsi32_si128(shift));
     const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));  // bit 3 is then the sign
@@ -178,6 +187,11 @@ struct Dot {
     __m256i v;
     void store(std::int8_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   };
+  static Bytes look_up(Bytes codebook, __m256i codes) { return {_mm256_shuffle_epi8(codebook.v, codes)}; }
+  static Bytes of_table(const std::uint8_t* table) {
+    return {_mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)))};
+  }
+  static Bytes with_sign(__m256i bytes) { return {_mm256_xor_si256(bytes, _mm256_set1_epi8(-128))}; }
   static Bytes look_up_low(Bytes codebook, __m256i codes) {
     return {_mm256_shuffle_epi8(codebook.v, _mm256_and_si256(codes, _mm256_set1_epi8(15)))};
   }
@@ -230,6 +244,13 @@ struct Dot {
     return four_bytes(x);
   }
   void add_bytes(Four x, Bytes w) {
+    v = dpbusd(v, w.v, x);
+  }
+  using Plain = __m256i;
+  static Plain plain(const std::int8_t* x) {
+    return four_bytes(x);
+  }
+  void add_plain(Plain x, Bytes w) {
     v = dpbusd(v, w.v, x);
   }
   // For many rows it is the weights, in a copy of them that all rows share.
@@ -286,6 +307,14 @@ struct Dot {
   }
   void add_bytes(const Four& x, Bytes w) {
     add(x, w.v);
+  }
+  // By bytes without a sign, below 64: two products fit 16 bits.
+  using Plain = __m256i;
+  static Plain plain(const std::int8_t* x) {
+    return four_bytes(x);
+  }
+  void add_plain(Plain x, Bytes w) {
+    v = _mm256_add_epi32(v, _mm256_madd_epi16(_mm256_maddubs_epi16(w.v, x), _mm256_set1_epi16(1)));
   }
   static constexpr std::int64_t kBytes = 32;
   static void set_near(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {

@@ -105,6 +105,19 @@ struct Vec {
   static Codes above(Codes low, Codes high, int bits) {
     return _mm512_or_si512(low, _mm512_sll_epi32(high, _mm_cvtsi32_si128(bits)));
   }
+  // The bits of `mask` of each byte, after a shift to the right, or to the left where it is negative; and
+  // those of `low` with them.
+  static Codes shifted(Codes words, int right) {
+    return right >= 0 ? _mm512_srli_epi32(words, static_cast<unsigned>(right))
+                      : _mm512_slli_epi32(words, static_cast<unsigned>(-right));
+  }
+  static Codes masked(Codes words, int right, int mask) {
+    return _mm512_and_si512(shifted(words, right), _mm512_set1_epi8(static_cast<char>(mask)));
+  }
+  static Codes merged(Codes low, Codes words, int right, int mask) {
+    return _mm512_ternarylogic_epi32(low, shifted(words, right), _mm512_set1_epi8(static_cast<char>(mask)),
+                                     0xf8);
+  }
   static Vec floats(Codes words) {
     return {_mm512_cvtepi32_ps(words)};
   }
@@ -205,6 +218,11 @@ struct Dot {
     __m512i v;
     void store(std::int8_t* p) const { _mm512_storeu_si512(p, v); }
   };
+  static Bytes look_up(Bytes codebook, __m512i codes) { return {_mm512_shuffle_epi8(codebook.v, codes)}; }
+  static Bytes of_table(const std::uint8_t* table) {
+    return {_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)))};
+  }
+  static Bytes with_sign(__m512i bytes) { return {_mm512_xor_si512(bytes, _mm512_set1_epi8(-128))}; }
   static Bytes look_up_low(Bytes codebook, __m512i codes) {
     return {_mm512_shuffle_epi8(codebook.v, _mm512_and_si512(codes, _mm512_set1_epi8(15)))};
   }
@@ -250,6 +268,13 @@ struct Dot {
   void add_bytes(Four x, Bytes w) {
     v = _mm512_dpbusd_epi32(v, w.v, x);
   }
+  using Plain = __m512i;
+  static Plain plain(const std::int8_t* x) {
+    return four(x);
+  }
+  void add_plain(Plain x, Bytes w) {
+    v = _mm512_dpbusd_epi32(v, w.v, x);
+  }
 #else
   static constexpr bool kHasOffset = false;
   using Weights = __m512i;
@@ -284,6 +309,16 @@ struct Dot {
   }
   void add_bytes(const Four& x, Bytes w) {
     add(x, w.v);
+  }
+  // By bytes without a sign, below 64: two products fit 16 bits.
+  using Plain = __m512i;
+  static Plain plain(const std::int8_t* x) {
+    std::int32_t bytes = 0;
+    __builtin_memcpy(&bytes, x, 4);
+    return _mm512_set1_epi32(bytes);
+  }
+  void add_plain(Plain x, Bytes w) {
+    v = _mm512_add_epi32(v, _mm512_madd_epi16(_mm512_maddubs_epi16(w.v, x), _mm512_set1_epi16(1)));
   }
   static constexpr std::int64_t kBytes = 64;
   static void set_near(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
