@@ -160,18 +160,25 @@ std::vector<TokenId> block_ids(std::int64_t count) {
   return ids;
 }
 
-// The largest difference from the interpreter's logits, by their deviation.
-double block_error(const BlockPlan& p, Backend& backend, const std::vector<TokenId>& ids,
-                   std::int64_t int8_group = 0) {
+// The largest difference of each token's logits from the interpreter's, by the deviation of all.
+std::vector<double> block_errors(const BlockPlan& p, Backend& backend, const std::vector<TokenId>& ids,
+                                 std::int64_t int8_group = 0) {
   test::PlanInterpreter interpreter(p);
   interpreter.int8_group = int8_group;
   const std::vector<double> wanted = interpreter.logits(ids);
-  double squares = 0, most = 0;
+  double squares = 0;
   for (const double value : wanted) squares += value * value;
+  const double deviation = std::sqrt(squares / static_cast<double>(wanted.size()));
+  std::vector<double> most(ids.size(), 0.0);
   const std::vector<float> got = test::all_logits(*backend.prepare(p.plan, p), ids);
   for (std::size_t i = 0; i < wanted.size(); ++i)
-    most = std::max(most, std::fabs(static_cast<double>(got[i]) - wanted[i]));
-  return most / std::sqrt(squares / static_cast<double>(wanted.size()));
+    most[i / kBlockTokens] =
+        std::max(most[i / kBlockTokens], std::fabs(static_cast<double>(got[i]) - wanted[i]) / deviation);
+  return most;
+}
+double block_error(const BlockPlan& p, Backend& backend, const std::vector<TokenId>& ids) {
+  const std::vector<double> errors = block_errors(p, backend, ids);
+  return *std::max_element(errors.begin(), errors.end());
 }
 
 std::shared_ptr<Backend> block_gpu(CudaGemm gemm = CudaGemm::own) {
@@ -212,17 +219,19 @@ TEST_P(BlockFormats, GiveTheLogitsOfLlamaCppsNumbers) {
   }
 }
 
-// The emulation in double precision rounds a few activations to the code beside; without groups of 32, or
-// without codes at all, the difference is many times as large.
+// An activation of the second matrix may lie so near the middle of two codes that the emulation in double
+// precision takes the other: of few tokens. Without groups of 32, or without codes, all are off.
 TEST_P(BlockFormats, Int8ActivationsGiveTheLogitsOfAnEmulation) {
   const BlockPlan p = int8_block_plan(type_);
   for (const std::int64_t rows : {1, 2, 7, 70})
     for (const Isa isa : test::usable_isas()) {
-      const auto backend = test::cpu_backend(isa);
-      const double error = block_error(p, *backend, block_ids(rows), 32);
-      EXPECT_LE(error, 1e-5) << name_of(isa) << ", " << rows << " tokens";
-      for (const std::int64_t other : {0, 64})
-        EXPECT_GT(block_error(p, *backend, block_ids(rows), other), 1e-5) << other;
+      const auto beyond = [&](std::int64_t group) {
+        const std::vector<double> errors = block_errors(p, *test::cpu_backend(isa), block_ids(rows), group);
+        EXPECT_LE(*std::max_element(errors.begin(), errors.end()), 0.2);
+        return std::count_if(errors.begin(), errors.end(), [](double error) { return error > 1e-5; });
+      };
+      EXPECT_LE(beyond(32), rows / 20) << name_of(isa) << ", " << rows << " tokens";
+      for (const std::int64_t other : {0, 64}) EXPECT_EQ(beyond(other), rows) << other;
     }
   for (const Isa isa : test::usable_isas())
     EXPECT_LE(block_error(int8_block_plan(type_, Multiply::bfloat16), *test::cpu_backend(isa), block_ids(7)),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "assay/backend/backend.h"
+#include "support/plan_arithmetic.h"
 #include "support/random_floats.h"
 
 namespace assay::test {
@@ -67,8 +68,7 @@ class HandWrittenPlan : public WeightSource {
 class PlanInterpreter {
  public:
   explicit PlanInterpreter(const HandWrittenPlan& source) : source_(source), plan_(source.plan) {}
-  // Activations that are int8 have a scale for so many inputs; 0: they stay numbers.
-  std::int64_t int8_group = 0;
+  std::int64_t int8_group = 0;  // activations that share a scale where they are int8; 0: they are numbers
 
   // Logits of every token, [tokens * vocab].
   std::vector<double> logits(const std::vector<TokenId>& ids) {
@@ -84,9 +84,9 @@ class PlanInterpreter {
     for (std::int64_t row = 0; row < rows_; ++row) {
       std::vector<double> x(&at(plan_.hidden, row, 0), &at(plan_.hidden, row, 0) + width);
       if (plan_.head.norm) norm(*plan_.head.norm, width, x.data(), x.data());
-      const std::vector<double> coded = as_codes(plan_.head.product, x);
+      if (plan_.head.product.has_int8_activations) put_int8_codes(x, int8_group);
       for (std::int64_t token = 0; token < plan_.vocab; ++token) {
-        const double logit = plan_.head.scale * product(plan_.head.product, coded.data(), token);
+        const double logit = plan_.head.scale * product(plan_.head.product, x.data(), token);
         all.push_back(capped(logit, plan_.head.soft_cap));
       }
     }
@@ -98,19 +98,6 @@ class PlanInterpreter {
   double& at(BufferId id, std::int64_t row, std::int64_t column) {
     return buffers_[static_cast<std::size_t>(id)][static_cast<std::size_t>(row * columns(id) + column)];
   }
-  static double capped(double x, float cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
-  static double activate(Activation activation, double x) {
-    switch (activation) {
-      case Activation::silu:
-        return x / (1 + std::exp(-x));
-      case Activation::gelu_erf:
-        return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-      case Activation::relu:
-        return std::max(x, 0.0);
-      default:
-        return x;
-    }
-  }
   void norm(const NormOp& op, std::int64_t n, const double* in, double* out) const {
     double mean = 0, squares = 0;
     for (std::int64_t i = 0; i < n && op.kind == Norm::layer; ++i) mean += in[i] / static_cast<double>(n);
@@ -119,21 +106,6 @@ class PlanInterpreter {
       out[i] =
           (in[i] - mean) / std::sqrt(squares + static_cast<double>(op.epsilon)) * source_.value(op.gain, i) +
           (op.bias == kNone ? 0.0 : source_.value(op.bias, i));
-  }
-  // What the codes of the activations stand for. Codes are found in float32, as their definition has it:
-  // activations that are a few codes of a weight lie halfway between two.
-  std::vector<double> as_codes(const LinearOp& op, std::vector<double> x) const {
-    const auto group = static_cast<std::size_t>(int8_group);
-    for (std::size_t first = 0; op.has_int8_activations && group > 0 && first < x.size(); first += group) {
-      const std::size_t end = std::min(x.size(), first + group);
-      float largest = 0;
-      for (std::size_t i = first; i < end; ++i)
-        largest = std::max(largest, std::fabs(static_cast<float>(x[i])));
-      for (std::size_t i = first; i < end && largest > 0; ++i)
-        x[i] = static_cast<double>(std::nearbyint(static_cast<float>(x[i]) * (127.0F / largest))) *
-               static_cast<double>(largest) / 127;
-    }
-    return x;
   }
   double product(const LinearOp& op, const double* x, std::int64_t output) const {
     const WeightSpec& weight = plan_.weight(op.weight);
@@ -163,8 +135,8 @@ class PlanInterpreter {
   }
   void run(const LinearOp& op) {
     for (std::int64_t row = 0; row < rows_; ++row) {
-      const std::vector<double> x =
-          as_codes(op, std::vector<double>(&at(op.in, row, 0), &at(op.in, row, 0) + columns(op.in)));
+      std::vector<double> x(&at(op.in, row, 0), &at(op.in, row, 0) + columns(op.in));
+      if (op.has_int8_activations) put_int8_codes(x, int8_group);
       for (std::int64_t output = 0; output < plan_.weight(op.weight).rows; ++output) {
         double& y = at(op.out, row, op.out_column + output);
         y = product(op, x.data(), output) + (op.adds_to_output ? y : 0);

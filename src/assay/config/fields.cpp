@@ -122,9 +122,8 @@ void add_numbers(std::vector<Field>& all) {
       choice<InputScale>({{"per-token", InputScale::per_token}, {"per-tensor", InputScale::per_tensor}})));
   all.push_back(made<Activations>(
       {.key = "activations",
-       .help =
-           "Format of the activations beside 4-bit weights and GGUF's block types: dtype (see --dtype), or "
-           "int8 with a scale per token and group of 64 (GGUF: 32) [dtype]",
+       .help = "Activations beside 4-bit weights and GGUF's block types: in the dtype (see --dtype), or int8 "
+               "with a scale per token and group of 64 (GGUF: 32) [dtype]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {

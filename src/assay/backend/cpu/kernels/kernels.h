@@ -163,8 +163,7 @@ struct ExpandArgs {
   WeightFetch fetch = {};
 };
 
-// Few rows times 4-bit codes as they are, without a copy in between: the bits of float32 panels from `expand`
-// and `linear`.
+// Few rows times 4-bit codes as they are: the bits of float32 panels from `expand` and `linear`.
 struct FourBitArgs {
   LinearArgs to;       // x in floats; w is not read
   ExpandArgs weights;  // those of all panels; packing and out are not read
@@ -315,8 +314,7 @@ inline constexpr std::int64_t kInt8ScaleBytes = 64 * 4;
 // scale of largest / 127 for each key and each value, codes = rint(x * (127 / largest)); all 0 where the
 // largest magnitude is below 1e-35. One that is not finite makes the scale NaN.
 struct StoreArgs {
-  const float *k, *v;  // [rows, head_dim], stride apart; null where tiles are given (tables that use them,
-                       // a bfloat16 cache)
+  const float *k, *v;  // [rows, head_dim], stride apart; null where a bfloat16 cache is given tiles
   std::int64_t stride;
   Tiles tiles;  // keys and values from first_tile_row on, at columns that are multiples of 32, as is head_dim
   std::int64_t first_tile_row, k_column, v_column;
@@ -354,8 +352,7 @@ struct KernelTable {
   void (*expand_grouped)(const struct ExpandGroupedArgs&) noexcept;  // grouped_codes.h
   // kFourBitRows rows at most; null in a table that expands for them too.
   void (*linear_grouped)(const struct LinearGroupedArgs&) noexcept;
-  // Of grouped codes beside int8 activations.
-  void (*quantize_grouped)(const struct QuantizeGroupedArgs&) noexcept;
+  void (*quantize_grouped)(const struct QuantizeGroupedArgs&) noexcept;  // beside grouped codes
   void (*linear_grouped_int8)(const struct GroupedInt8Args&) noexcept;
   std::int64_t four_bit_rows;  // up to so many rows it is faster than expand and linear
   void (*quantize_groups)(const QuantizeGroupsArgs&) noexcept;

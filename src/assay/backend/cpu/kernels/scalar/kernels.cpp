@@ -1,6 +1,7 @@
 // The complete scalar kernels: the reference that every faster one is tested against. Sums are in double,
 // nothing is blocked beyond what the data layout asks for.
 #include "assay/backend/cpu/kernels/grouped_codes.h"
+#include "assay/backend/cpu/kernels/scalar/activate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,30 +12,6 @@ namespace assay::cpu::scalar {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-double activate(Activation activation, double x) {
-  switch (activation) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return x > 0 || std::isnan(x) ? x : 0;
-    case Activation::silu:
-      return x / (1 + std::exp(-x));
-    case Activation::tanh:
-      return std::tanh(x);
-    // Hendrycks and Gimpel 2016; "gelu_new" of GPT-2 is the tanh form.
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::gelu_erf:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::gelu_quick:
-      return x / (1 + std::exp(-1.702 * x));
-    // The square of relu: So et al. 2021, "Primer".
-    case Activation::relu2:
-      return x > 0 || std::isnan(x) ? x * x : 0;
-  }
-  return x;
-}
 
 // The value that all planes of a packed bfloat16 weight, or of tiles, add up to.
 double weight_at(const LinearArgs& args, std::int64_t output, std::int64_t k, int plane) {

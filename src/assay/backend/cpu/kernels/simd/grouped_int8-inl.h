@@ -41,12 +41,43 @@ ASSAY_INLINE Dot::Bytes four_bytes_of(const Dot::Bytes& book, const std::byte* s
   return kKind == ByteKind::codes ? Dot::Bytes{code} : Dot::look_up(book, code);
 }
 
+// 32 inputs of some rows times a part of a panel, whose span begins at `span`; `group` is the place of their
+// first scales in x, `scale` has those of the weights.
+template <int Low, int High, ByteKind kKind, bool kIsHalf, int Rows, int Columns>
+ASSAY_INLINE void add_span(const GroupedRows& x, const std::int8_t* inputs, std::int64_t group,
+                           const Dot::Bytes& book, const std::byte* span, const Vec* scale, int column,
+                           Vec (&sums)[Rows][Columns]) {
+  constexpr int kHalves = kIsHalf ? 2 : 1, kFours = 8 / kHalves;
+  constexpr bool kHasSign = !Dot::kHasOffset && (Low == 8 || kKind == ByteKind::wide_table);
+#pragma GCC unroll 2
+  for (int half = 0; half < kHalves; ++half) {
+    const std::int64_t own = group + half * x.capacity;
+    Dot dots[Rows];
+    for (int row = 0; row < Rows; ++row)
+      dots[row] = Dot::all((kHasSign ? x.signed_starts : x.starts)[own + row]);
+#pragma GCC unroll 8
+    for (int i = 0; i < kFours; ++i) {
+      const int four = half * kFours + i;
+      const Dot::Bytes bytes = four_bytes_of<Low, High, kKind>(book, span, four);
+      for (int row = 0; row < Rows; ++row) {
+        const std::int8_t* of_row = inputs + row * kInt8Group + four * 4;
+        if constexpr (kHasSign)
+          dots[row].add_bytes(Dot::four(of_row), bytes);
+        else
+          dots[row].add_plain(Dot::plain(of_row), bytes);
+      }
+    }
+    for (int row = 0; row < Rows; ++row)
+      sums[row][column] = Vec::fma(dots[row].floats(), Vec::mul(Vec::set(x.scales[own + row]), scale[half]),
+                                   sums[row][column]);
+  }
+}
+
 // Some rows times some panels.
 template <int Low, int High, ByteKind kKind, bool kHasOffset, bool kIsHalf, int Rows, int Panels>
 void multiply_grouped_int8(const GroupedInt8Args& args, const Dot::Bytes& the_book, std::int64_t first_row,
                            std::int64_t panel) {
-  constexpr int kColumns = Panels * kParts, kHalves = kIsHalf ? 2 : 1, kFours = 8 / kHalves;
-  constexpr bool kHasSign = !Dot::kHasOffset && (Low == 8 || kKind == ByteKind::wide_table);
+  constexpr int kColumns = Panels * kParts, kHalves = kIsHalf ? 2 : 1;
   const GroupedCodes& w = args.weights;
   const ScaleRun run = w.run;
   const Dot::Bytes book = the_book;
@@ -74,29 +105,8 @@ void multiply_grouped_int8(const GroupedInt8Args& args, const Dot::Bytes& the_bo
         if (j % kParts == 0)
           for (int line = 0; line < Low + High; ++line)
             fetch_ahead(span + line * kPanel * 4, distance_of<Panels>(fetch), fetch);
-#pragma GCC unroll 2
-        for (int half = 0; half < kHalves; ++half) {
-          const std::int64_t own = (group + half) * capacity;
-          Dot dots[Rows];
-          for (int row = 0; row < Rows; ++row)
-            dots[row] = Dot::all((kHasSign ? x.signed_starts : x.starts)[own + row]);
-#pragma GCC unroll 8
-          for (int i = 0; i < kFours; ++i) {
-            const int four = half * kFours + i;
-            const Dot::Bytes bytes = four_bytes_of<Low, High, kKind>(book, span, four);
-            for (int row = 0; row < Rows; ++row) {
-              const std::int8_t* of_row = inputs + row * kInt8Group + four * 4;
-              if constexpr (kHasSign)
-                dots[row].add_bytes(Dot::four(of_row), bytes);
-              else
-                dots[row].add_plain(Dot::plain(of_row), bytes);
-            }
-          }
-          const Vec scale = by[j].scale[group - first_group + half];
-          for (int row = 0; row < Rows; ++row)
-            sums[row][j] =
-                Vec::fma(dots[row].floats(), Vec::mul(Vec::set(x.scales[own + row]), scale), sums[row][j]);
-        }
+        add_span<Low, High, kKind, kIsHalf>(x, inputs, group * capacity, book, span,
+                                            by[j].scale + group - first_group, j, sums);
       }
     for (std::int64_t i = first_group; kHasOffset && i < group; ++i)
       for (int j = 0; j < kColumns; ++j)
