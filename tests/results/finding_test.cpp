@@ -36,6 +36,7 @@ std::vector<Finding> one_of_each() {
           KvCacheSaving{"int8", "float32", 0.25, slower("int8", "float32")},
           EdgeDifference{slower("code", "typical"), "decode", 80, 40, 20},
           ThreadChoice{"2 threads", true, {}},
+          KlComparison{"nf4", "fp4", "float32", 0.01, 0.02, 0.008, 0.012, true, false, 300},
           StatedFinding{"As it was said."}};
 }
 

@@ -443,7 +443,7 @@ TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
   EXPECT_EQ(scenarios,
             (std::vector<Scenario>{Scenario::baseline, Scenario::tradeoff, Scenario::lengths, Scenario::cache,
                                    Scenario::padding, Scenario::step_times, Scenario::batches,
-                                   Scenario::perplexity, Scenario::edge_prompts}));
+                                   Scenario::perplexity, Scenario::divergence, Scenario::edge_prompts}));
   EXPECT_EQ(results.rows[1].status, RowStatus::error);
   EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
   EXPECT_FALSE(results.noise) << "one process has none";
@@ -462,8 +462,8 @@ TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
   EXPECT_EQ(tradeoff.rows.size(), 2u);
   EXPECT_EQ(tradeoff.rows[0][0], "float32 (baseline)");
   const report::Table table = report::build_results_table(results);
-  // Without the series for plots, and the perplexities that rows of the trade-off show.
-  EXPECT_EQ(table.rows.size(), results.rows.size() - 2 - 2);
+  // Without the series for plots, and what rows of the trade-off show of quality.
+  EXPECT_EQ(table.rows.size(), results.rows.size() - 2 - 3);
 }
 
 TEST(RunQuantizationExercise, StopsWhereItIsTold) {

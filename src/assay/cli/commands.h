@@ -11,6 +11,7 @@ inline constexpr int kFailed = 1, kUsage = 2, kSomeCasesFailed = 3, kInterrupted
 void add_run(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_generate(CLI::App& app, int& exit_code);
 void add_perplexity(CLI::App& app, int& exit_code);
+void add_diverge(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_tokenize(CLI::App& app, int& exit_code);
 void add_logits(CLI::App& app, int& exit_code);

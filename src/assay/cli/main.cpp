@@ -69,6 +69,7 @@ int run_program(int argc, char** argv) {
   assay::cli::add_verify(app, exit_code);
   assay::cli::add_generate(app, exit_code);
   assay::cli::add_perplexity(app, exit_code);
+  assay::cli::add_diverge(app, exit_code);
   assay::cli::add_bench(app, exit_code, command_line);
   assay::cli::add_quantize(app, exit_code);
   assay::cli::add_tokenize(app, exit_code);

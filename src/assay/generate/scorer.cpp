@@ -7,26 +7,11 @@
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/generate/steps.h"
+#include "assay/generate/windows.h"
 
 namespace assay {
 
 namespace {
-
-struct Window {
-  std::int64_t begin, end;
-  std::int64_t first_target;  // the first token of the text that this window scores
-};
-
-std::vector<Window> windows_of(std::int64_t tokens, std::int64_t context, std::int64_t stride) {
-  std::vector<Window> windows;
-  std::int64_t scored_to = 0;
-  for (std::int64_t begin = 0;; begin += stride) {
-    const std::int64_t end = std::min(begin + context, tokens);
-    windows.push_back({begin, end, std::max(scored_to, begin + 1)});
-    scored_to = end;
-    if (end == tokens) return windows;
-  }
-}
 
 // Log-probabilities of one batch of windows, appended in text order. `stop` is called before each step of
 // decoding.

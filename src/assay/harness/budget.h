@@ -26,6 +26,7 @@ enum class Need {
   baseline,
   tradeoff,
   perplexity,
+  divergence,
   cache,
   batches,
   padding,

@@ -215,6 +215,22 @@ class MemoryPredictor {
   std::map<std::string, Known> known_;
 };
 
+// One process holds them all, with the memory of as many workers. `ids` are the models' by name.
+SessionGroup group_of_workers(WorkerOptions worker, const std::map<std::string, std::string>& ids,
+                              const std::vector<RunConfig>& configurations) {
+  std::vector<WorkerModel> models;
+  for (const RunConfig& configuration : configurations) {
+    WorkerModel& model = models.emplace_back(
+        WorkerModel{fmt::format("model {}", models.size() + 1), worker.candidates, configuration});
+    if (configuration.model) model.candidates = {ids.at(*configuration.model)};
+    model.configuration.model.reset();
+  }
+  if (worker.memory_limit) worker.memory_limit->value *= std::ssize(models);
+  SessionGroup group;
+  group.sessions = worker_sessions(worker, models, group.failures);
+  return group;
+}
+
 }  // namespace
 
 WorkerExperiment::WorkerExperiment(WorkerExperiment&&) noexcept = default;
@@ -281,10 +297,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
     }
     return worker_session(own);
   };
-  const auto memory_of = [predictor](const RunConfig& configuration) {
-    return predictor->usual(configuration);
-  };
-  const Bytes budget = options.memory_budget.value_or(usable_share(available_memory()));
+  const auto memory_of = [predictor](const RunConfig& c) { return predictor->usual(c); };
   const auto device_budget = [predictor, given = options.memory_budget](const RunConfig& configuration) {
     try {
       return allowed_on_device(predictor->device_memory(configuration), given);
@@ -292,7 +305,11 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
       return Bytes{};  // loading will say why
     }
   };
-  sessions_ = std::make_unique<Sessions>(make, memory_of, budget, true, device_budget);
+  sessions_ = std::make_unique<Sessions>(
+      make, memory_of, options.memory_budget.value_or(usable_share(available_memory())), true, device_budget);
+  sessions_->set_group_maker([worker, ids](const std::vector<RunConfig>& configurations) {
+    return group_of_workers(worker, ids, configurations);
+  });
   context_.sessions = sessions_.get();
 }
 

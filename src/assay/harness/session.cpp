@@ -1,6 +1,9 @@
 #include "assay/harness/session.h"
 
+#include <algorithm>
+
 #include "assay/backend/backend.h"
+#include "assay/base/error.h"
 #include "assay/harness/roofline.h"
 #include "assay/harness/run_case.h"
 #include "assay/model/model.h"
@@ -56,8 +59,44 @@ class LocalSession : public Session {
   std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) override {
     return audit_equivalence(loaded_, prompts, new_tokens, should_stop_);
   }
+  CorpusDivergence diverge(const std::vector<Session*>& candidates, const DivergeRequest& request) override {
+    std::vector<const LoadedModel*> models;
+    for (Session* candidate : candidates) {
+      const auto* own = dynamic_cast<const LocalSession*>(candidate);
+      if (own == nullptr) throw Error("a divergence needs models in one process");
+      models.push_back(&own->loaded_);
+    }
+    const CorpusDivergenceOptions options{.context = request.context,
+                                          .stride = request.stride,
+                                          .max_tokens = request.max_tokens,
+                                          .should_stop = should_stop_};
+    CorpusDivergence found = request.file.empty() ? diverge_on_ids(loaded_, models, request.ids, options)
+                                                  : diverge_on_file(loaded_, models, request.file, options);
+    if (request.greedy_tokens > 0) add_greedy(models, request, found);
+    return found;
+  }
 
  private:
+  // As many new tokens as the shortest context leaves room for; nothing where it leaves none.
+  void add_greedy(const std::vector<const LoadedModel*>& models, const DivergeRequest& request,
+                  CorpusDivergence& found) const {
+    std::int64_t context = loaded_.model->spec().context;
+    for (const LoadedModel* model : models) context = std::min(context, model->model->spec().context);
+    const std::int64_t prompt =
+        std::min({std::ssize(found.ids), std::max<std::int64_t>(1, request.greedy_prompt), context - 1});
+    const std::int64_t new_tokens = std::min(request.greedy_tokens, context - prompt);
+    if (prompt < 1 || new_tokens < 1) return;
+    std::vector<const LoadedModel*> able;
+    for (std::size_t i = 0; i < models.size(); ++i)
+      if (found.divergence.candidates[i].failure.empty()) able.push_back(models[i]);
+    const std::vector<GreedyDivergence> greedy = greedy_divergence(
+        loaded_, able, {found.ids.begin(), found.ids.begin() + prompt}, new_tokens, should_stop_);
+    auto next = greedy.begin();
+    for (const CandidateDivergence& candidate : found.divergence.candidates)
+      found.greedy.push_back(candidate.failure.empty() ? *next++
+                                                       : GreedyDivergence{.failure = candidate.failure});
+  }
+
   LoadedModel loaded_;
   std::unique_ptr<GpuSensors> sensors_;  // null where no driver tells
   ShouldStop should_stop_;
@@ -67,6 +106,10 @@ class LocalSession : public Session {
 };
 
 }  // namespace
+
+CorpusDivergence Session::diverge(const std::vector<Session*>&, const DivergeRequest&) {
+  throw Error("this session compares no models token by token");
+}
 
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop,
                                        Bytes held_before_loading) {

@@ -10,6 +10,7 @@
 #include "assay/generate/scorer.h"
 #include "assay/harness/case.h"
 #include "assay/results/results.h"
+#include "assay/session/divergence.h"
 #include "assay/session/load.h"
 
 namespace assay {
@@ -38,6 +39,16 @@ struct CorpusRequest {
   ScoreThrough through = ScoreThrough::prefill;
 };
 
+// A text, or token ids where no file is named, on which models are compared token by token.
+struct DivergeRequest {
+  std::string file = {};
+  std::vector<TokenId> ids = {};
+  std::optional<std::int64_t> context = {}, stride = {};  // as in DivergenceOptions
+  std::optional<std::int64_t> max_tokens = {};            // the text's first ones; unset: all
+  // Greedy generation from the text's first tokens is compared too, where there are new ones.
+  std::int64_t greedy_prompt = 0, greedy_tokens = 0;
+};
+
 class Session {
  public:
   virtual ~Session() = default;
@@ -46,6 +57,9 @@ class Session {
   virtual Sample run(const Case& spec) = 0;
   virtual CorpusLosses score(const CorpusRequest& corpus) = 0;
   virtual std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) = 0;
+  // This model is the baseline. The candidates are sessions of the same process: of this one, or of one
+  // worker. Throws Error for others.
+  virtual CorpusDivergence diverge(const std::vector<Session*>& candidates, const DivergeRequest& request);
 };
 
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop = {},

@@ -46,6 +46,25 @@ Session& Sessions::of(const RunConfig& configuration) {
   }
 }
 
+SessionGroup Sessions::together(const std::vector<RunConfig>& configurations) const {
+  if (make_group_) return make_group_(configurations);
+  SessionGroup group;
+  for (const RunConfig& configuration : configurations) {
+    group.sessions.emplace_back();
+    group.failures.emplace_back();
+    try {
+      group.sessions.back() = make_(configuration);
+    } catch (const WorkerLost&) {
+      throw;
+    } catch (const Stopped&) {
+      throw;
+    } catch (const Error& error) {
+      group.failures.back() = error.what();
+    }
+  }
+  return group;
+}
+
 const SessionFacts& Sessions::facts(const RunConfig& configuration) {
   const auto at = facts_.find(configuration.key());
   if (at != facts_.end()) return at->second;

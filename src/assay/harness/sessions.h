@@ -14,6 +14,14 @@ namespace assay {
 
 using SessionMaker = std::function<std::unique_ptr<Session>(const RunConfig&)>;
 
+// Sessions that can be compared token by token (Session::diverge), one for each configuration; null, with the
+// reason, where one cannot be loaded.
+struct SessionGroup {
+  std::vector<std::unique_ptr<Session>> sessions;
+  std::vector<std::string> failures;
+};
+using GroupMaker = std::function<SessionGroup(const std::vector<RunConfig>&)>;
+
 // How it ended that something was tried with a session.
 struct Attempt {
   enum class End { done, failed, stopped };
@@ -36,6 +44,11 @@ class Sessions {
 
   // Makes the session where there is none. Throws Error; a configuration that failed once is not tried again.
   Session& of(const RunConfig& configuration);
+  // Makes sessions that live together in one process, beside those of of(). Throws WorkerLost where that
+  // process is lost.
+  SessionGroup together(const std::vector<RunConfig>& configurations) const;
+  // In place of making each by itself, which is right where sessions are of this process.
+  void set_group_maker(GroupMaker make_group) { make_group_ = std::move(make_group); }
   // Facts of a session that is, or was, live; makes it where there was none.
   const SessionFacts& facts(const RunConfig& configuration);
   // Facts that a journal holds, so that nothing needs to be loaded for them.
@@ -63,6 +76,7 @@ class Sessions {
   Bytes budget_for(const RunConfig& configuration) const;
 
   SessionMaker make_;
+  GroupMaker make_group_;
   std::function<Bytes(const RunConfig&)> memory_of_;
   Bytes budget_;
   bool have_processes_;

@@ -9,6 +9,7 @@
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/case_json.h"
+#include "assay/harness/divergence_json.h"
 #include "assay/harness/worker_protocol.h"
 #include "assay/results/results_json.h"
 #include "assay/session/resolve.h"
@@ -119,6 +120,19 @@ class WorkerSession : public Session {
     return ask({{"op", "audit"}, {"prompts", to_json(prompts)}, {"new_tokens", new_tokens}}, "audit",
                audit_rows_from_json);
   }
+  CorpusDivergence diverge(const std::vector<Session*>& candidates, const DivergeRequest& request) override {
+    std::vector<std::string> keys;
+    for (Session* candidate : candidates) {
+      const auto* own = dynamic_cast<const WorkerSession*>(candidate);
+      if (own == nullptr || own->process_ != process_)
+        throw Error("a divergence needs models in one worker process");
+      keys.push_back(own->key_);
+    }
+    OrderedJson message = to_json(request);
+    message["op"] = "diverge";
+    message["candidates"] = keys;
+    return ask(std::move(message), "divergence", corpus_divergence_from_json);
+  }
 
  private:
   // Without those that are as usual: an earlier build need not know them.
@@ -156,6 +170,13 @@ class WorkerSession : public Session {
   std::string key_;  // empty: the only model
 };
 
+void require_own_keys(const std::vector<WorkerModel>& models) {
+  std::set<std::string> keys{""};
+  for (const WorkerModel& model : models)
+    if (!keys.insert(model.key).second)
+      throw UsageError("key: expected a name for each model that no other has, found '{}'", model.key);
+}
+
 }  // namespace
 
 std::unique_ptr<Session> worker_session(const WorkerOptions& options) {
@@ -165,13 +186,30 @@ std::unique_ptr<Session> worker_session(const WorkerOptions& options) {
 
 std::vector<std::unique_ptr<Session>> worker_sessions(const WorkerOptions& options,
                                                       const std::vector<WorkerModel>& models) {
-  std::set<std::string> keys{""};
-  for (const WorkerModel& model : models)
-    if (!keys.insert(model.key).second)
-      throw UsageError("key: expected a name for each model that no other has, found '{}'", model.key);
+  require_own_keys(models);
   const auto process = std::make_shared<WorkerProcess>(options);
   std::vector<std::unique_ptr<Session>> sessions;
   for (const WorkerModel& model : models) sessions.push_back(std::make_unique<WorkerSession>(process, model));
+  return sessions;
+}
+
+std::vector<std::unique_ptr<Session>> worker_sessions(const WorkerOptions& options,
+                                                      const std::vector<WorkerModel>& models,
+                                                      std::vector<std::string>& failures) {
+  require_own_keys(models);
+  const auto process = std::make_shared<WorkerProcess>(options);
+  std::vector<std::unique_ptr<Session>> sessions;
+  failures.assign(models.size(), "");
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    sessions.emplace_back();
+    try {
+      sessions.back() = std::make_unique<WorkerSession>(process, models[i]);
+    } catch (const WorkerLost&) {
+      throw;
+    } catch (const Error& error) {
+      failures[i] = error.what();
+    }
+  }
   return sessions;
 }
 

@@ -13,12 +13,17 @@
 //   run        case                                              sample
 //   score      file, context, stride, through                    losses
 //   audit      prompts, new_tokens                               audit
+//   diverge    candidates (keys), file or ids, context, stride,  divergence
+//              max_tokens, greedy_prompt, greedy_tokens (0: none)
 //   prefill    ids                                               seconds, next
 //   decode     ids, new_tokens                                   seconds, step_s, ids, joules (GPU)
 //   logits     ids                                               logits
 //   profile    ids, new_tokens (0: the prefill)                  phases, operations
 //   roofline   working_set_bytes                                 read_bytes_per_s, operations_per_s
 //   quit                                                         none: the worker ends
+//
+// "diverge" compares the models of other keys with that of its own, the baseline: its answer has an array for
+// each number of a token (divergence_json.h), and a failure in place of them for a candidate that has one.
 //
 // "load" replaces the model of its key, and leaves none under that key where it fails. A memory limit holds
 // for the data of the whole process: of several models, each load names the limit for those held by then.
@@ -86,6 +91,11 @@ struct WorkerModel {
 };
 std::vector<std::unique_ptr<Session>> worker_sessions(const WorkerOptions& options,
                                                       const std::vector<WorkerModel>& models);
+// The same, but that a model which cannot be loaded leaves the others alone: its place is null, and
+// `failures` has the reason, which is empty for the others.
+std::vector<std::unique_ptr<Session>> worker_sessions(const WorkerOptions& options,
+                                                      const std::vector<WorkerModel>& models,
+                                                      std::vector<std::string>& failures);
 
 // The server.
 class WorkerServer {

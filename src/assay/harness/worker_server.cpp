@@ -12,6 +12,7 @@
 #include "assay/base/memory.h"
 #include "assay/config/fields.h"
 #include "assay/config/fields_json.h"
+#include "assay/harness/divergence_json.h"
 #include "assay/harness/worker_model.h"
 #include "assay/harness/worker_protocol.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 constexpr const char* kRequest = "request";
 constexpr const char* kOperations =
-    "load, prefill, decode, logits, profile, roofline, facts, first_run, run, score, audit or quit";
+    "load, prefill, decode, logits, profile, roofline, facts, first_run, run, score, audit, diverge or quit";
 
 // The limit ends this process and not the machine. A later load may raise it again.
 void limit_memory(const JsonReader& bytes) {
@@ -48,6 +49,7 @@ struct WorkerServer::State {
 
   OrderedJson reply_to(const std::string& line);
   OrderedJson load(const OrderedJson& json, const JsonReader& request);
+  OrderedJson diverge(const JsonReader& request);
   OrderedJson load_configuration(std::unique_ptr<HeldModel>& place, const JsonReader& request);
   OrderedJson load_named(std::unique_ptr<HeldModel>& place, OrderedJson json, const JsonReader& request);
   std::unique_ptr<HeldModel>& place_of(const std::optional<std::string>& key);
@@ -82,7 +84,20 @@ OrderedJson WorkerServer::State::reply_to(const std::string& line) {
   const bool is_about_ids =
       op == "prefill" || op == "decode" || op == "logits" || op == "profile" || op == "roofline";
   if (is_about_ids) return model_of(key_of(request)).answer(op, request);
+  if (op == "diverge") return diverge(request);
   throw Error("{}: unknown op '{}': expected {}", kRequest, op, kOperations);
+}
+
+OrderedJson WorkerServer::State::diverge(const JsonReader& request) {
+  require_known_keys(request, {"candidates", "file", "ids", "context", "stride", "max_tokens",
+                               "greedy_prompt", "greedy_tokens"});
+  std::vector<Session*> candidates;
+  for (const std::string& key : request.at("candidates").texts())
+    candidates.push_back(&model_of(key).session());
+  return {
+      {"ok", true},
+      {"divergence",
+       to_json(model_of(key_of(request)).session().diverge(candidates, diverge_request_from_json(request)))}};
 }
 
 // Where the model of a key belongs; a new key gets a place.

@@ -114,10 +114,12 @@ void add_verdicts(Table& table, const RowList& rows, const ResultSet& results) {
 
 bool is_shown(const Row& row, const ResultSet& results) {
   if (row.scenario == Scenario::step_times) return false;
-  return row.scenario != Scenario::perplexity || row.status != RowStatus::ok ||
+  const bool is_quality = row.scenario == Scenario::perplexity || row.scenario == Scenario::divergence;
+  const char* tag = row.scenario == Scenario::perplexity ? "perplexity" : "kl_mean";
+  return !is_quality || row.status != RowStatus::ok ||
          std::none_of(results.rows.begin(), results.rows.end(), [&](const Row& other) {
            return other.scenario == Scenario::tradeoff && other.label == row.label &&
-                  other.status == RowStatus::ok && other.find("perplexity") != nullptr;
+                  other.status == RowStatus::ok && other.find(tag) != nullptr;
          });
 }
 

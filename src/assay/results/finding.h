@@ -144,6 +144,30 @@ struct ThreadChoice {
   }
 };
 
+// The KL divergence of two configurations from the baseline on the same tokens, that of the subject not above
+// the other's: those with the smallest weights.
+struct KlComparison {
+  static constexpr std::string_view kKind = "kl_comparison";
+  std::string subject = {}, other = {}, baseline = {};
+  double subject_kl = 0, other_kl = 0;             // nats per token
+  double difference_low = 0, difference_high = 0;  // interval of other - subject; both 0: too few tokens
+  bool is_decided = false;                         // the difference is shown not to be 0
+  bool is_within_floor = false;                    // both are below what counts as above the noise floor
+  std::int64_t tokens_needed = 0;                  // that would probably decide; 0: not known
+  void fields(auto&& visit) {
+    visit("subject", subject);
+    visit("other", other);
+    visit("baseline", baseline);
+    visit("subject_kl", subject_kl);
+    visit("other_kl", other_kl);
+    visit("difference_low", difference_low);
+    visit("difference_high", difference_high);
+    visit("is_decided", is_decided);
+    visit("is_within_floor", is_within_floor);
+    visit("tokens_needed", tokens_needed);
+  }
+};
+
 // A sentence of a file of schema 1, which has no values.
 struct StatedFinding {
   static constexpr std::string_view kKind = "stated";
@@ -151,8 +175,8 @@ struct StatedFinding {
   void fields(auto&& visit) { visit("text", text); }
 };
 
-using Finding =
-    std::variant<NoiseFinding, TextDivergence, LengthTrend, StepFit, StepCrossing, CacheWithoutGain,
-                 PaddingOverhead, SlowerBatch, KvCacheSaving, EdgeDifference, ThreadChoice, StatedFinding>;
+using Finding = std::variant<NoiseFinding, TextDivergence, LengthTrend, StepFit, StepCrossing,
+                             CacheWithoutGain, PaddingOverhead, SlowerBatch, KvCacheSaving, EdgeDifference,
+                             ThreadChoice, KlComparison, StatedFinding>;
 
 }  // namespace assay

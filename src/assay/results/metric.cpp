@@ -1,10 +1,10 @@
 #include "assay/results/metric.h"
 
 #include <limits>
-#include <stdexcept>
 #include <string>
 
 #include "assay/base/format.h"
+#include "assay/results/quality_metrics.h"
 
 namespace assay {
 
@@ -571,7 +571,10 @@ constexpr Metric kCatalogue[] = {
 
 double Metric::least() const {
   // Differences of two readings.
-  return tag == "quantize_s" || tag == "measured_memory_bytes" ? -most() : 0;
+  if (tag == "quantize_s" || tag == "measured_memory_bytes" || tag == "log_perplexity_ratio") return -most();
+  // A divergence that is 0 but for its rounding.
+  constexpr double kRounding = -1e-6;
+  return tag.starts_with("kl_") || tag == "noise_floor" ? kRounding : 0;
 }
 double Metric::most() const {
   // A perplexity is exp() of a loss and may be anything; nothing that has a unit comes near the other limit.
@@ -586,19 +589,8 @@ std::string Metric::column_head() const {
   return shown.empty() || has ? std::string(head) : fmt::format("{} ({})", head, shown);
 }
 
-std::span<const Metric> metric_catalogue() {
+std::span<const Metric> other_metrics() {
   return kCatalogue;
-}
-
-const Metric* find_metric(std::string_view tag) {
-  for (const Metric& m : kCatalogue)
-    if (m.tag == tag) return &m;
-  return nullptr;
-}
-
-const Metric& metric(std::string_view tag) {
-  if (const Metric* found = find_metric(tag)) return *found;
-  throw std::logic_error("no metric " + std::string(tag));
 }
 
 }  // namespace assay

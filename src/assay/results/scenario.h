@@ -19,6 +19,7 @@ enum class Scenario {
   batches,
   threads,
   perplexity,
+  divergence,
   edge_prompts,
   kv_cache,
   bench,

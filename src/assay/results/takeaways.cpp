@@ -36,6 +36,7 @@ class Takeaways {
     add_memory();
     add_latency();
     add_quality();
+    add_divergence();
     add_cache();
     add_batches();
     if (auto more = more_processes_of(results_)) found_.emplace_back(std::move(*more));
@@ -136,6 +137,12 @@ class Takeaways {
     QualityTakeaway quality{all.front()->baseline, extreme(all, true)};
     if (all.size() > 1) quality.most = extreme(all, false);
     found_.emplace_back(std::move(quality));
+  }
+
+  void add_divergence() {
+    for (const Finding& finding : results_.findings)
+      if (const auto* comparison = std::get_if<KlComparison>(&finding))
+        found_.emplace_back(DivergenceTakeaway{*comparison});
   }
 
   void add_cache() {

@@ -47,6 +47,11 @@ struct QualityTakeaway {
   std::optional<Extreme> most = {};  // empty: one configuration alone was compared
 };
 
+// Which of the two smallest configurations diverges less from the baseline.
+struct DivergenceTakeaway {
+  KlComparison comparison;
+};
+
 struct CacheTakeaway {
   Comparison comparison;  // without the cache against with it, of the longest prompt
   double prompt_tokens = 0;
@@ -67,8 +72,8 @@ struct MoreProcesses {
   std::string command;             // that starts such a run; empty: not known
 };
 
-using Takeaway = std::variant<MemoryTakeaway, LatencyTakeaway, QualityTakeaway, CacheTakeaway,
-                              BatchingTakeaway, MoreProcesses>;
+using Takeaway = std::variant<MemoryTakeaway, LatencyTakeaway, QualityTakeaway, DivergenceTakeaway,
+                              CacheTakeaway, BatchingTakeaway, MoreProcesses>;
 
 // From rows of the scenarios tradeoff, cache and batches and their comparisons, in the order of the variant.
 // A rule whose rows or tests are missing gives nothing. A superlative names what beats all others by the

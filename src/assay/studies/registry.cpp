@@ -19,6 +19,7 @@
   STUDY(threads_study)       \
   STUDY(kv_cache_study)      \
   STUDY(perplexity_study)    \
+  STUDY(divergence_study)    \
   STUDY(edge_prompts_study)  \
   STUDY(bench_study)
 
@@ -78,8 +79,8 @@ std::vector<const PlannedStudy*> in_order(const ExperimentContext& context,
       order.push_back(&planned);
   }
   if (!context.choice || context.choice->is_whole()) return order;
-  static constexpr std::string_view kNeeded[] = {"baseline", "trade-off", "perplexity", "ablation",
-                                                 "batches",  "lengths",   "edge",       "noise"};
+  static constexpr std::string_view kNeeded[] = {
+      "baseline", "trade-off", "perplexity", "divergence", "ablation", "batches", "lengths", "edge", "noise"};
   const auto place = [](const PlannedStudy* planned) {
     return std::find(std::begin(kNeeded), std::end(kNeeded), planned->study->name) - std::begin(kNeeded);
   };

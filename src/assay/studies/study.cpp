@@ -28,6 +28,8 @@ Need need_of(Scenario scenario) {
       return Need::noise;
     case Scenario::perplexity:
       return Need::perplexity;
+    case Scenario::divergence:
+      return Need::divergence;
     default:
       return Need::tradeoff;
   }

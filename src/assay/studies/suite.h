@@ -10,6 +10,7 @@
 #include "assay/studies/batched.h"
 #include "assay/studies/cache_and_padding.h"
 #include "assay/studies/compare_perplexity.h"
+#include "assay/studies/divergence.h"
 #include "assay/studies/edge_prompts.h"
 #include "assay/studies/lengths.h"
 #include "assay/studies/noise.h"
@@ -35,8 +36,8 @@ struct SuiteOptions : SharedOptions {
 };
 
 // Runs, in this order: the baseline, an A/A run, quantization's trade-off, ablations (prompt length, cache,
-// padding), batches, perplexity, edge-case prompts; then takeaways. Throws Error where the baseline cannot be
-// loaded or the corpus cannot be scored, FieldError for a study that is not known.
+// padding), batches, perplexity, divergence, edge-case prompts; then takeaways. Throws Error where the
+// baseline cannot be loaded or the corpus cannot be scored, FieldError for a study that is not known.
 ResultSet run_quantization_exercise(ExperimentContext context, const SuiteOptions& options = {});
 
 // The result set of one study, with the machine and the baseline's model beside what it found: what

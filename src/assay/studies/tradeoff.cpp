@@ -128,8 +128,10 @@ void merge_quality(std::vector<Row>& rows) {
   for (Row& row : rows) {
     if (row.scenario != Scenario::tradeoff || row.status != RowStatus::ok) continue;
     for (const Row& quality : rows) {
-      if (quality.scenario != Scenario::perplexity || quality.label != row.label) continue;
-      for (const char* tag : {"perplexity", "perplexity_ratio"})
+      const bool is_quality =
+          quality.scenario == Scenario::perplexity || quality.scenario == Scenario::divergence;
+      if (!is_quality || quality.label != row.label) continue;
+      for (const char* tag : {"perplexity", "perplexity_ratio", "kl_mean", "top1_agreement"})
         if (const Value* value = quality.find(tag)) row.set(tag, *value);
     }
   }
@@ -158,7 +160,7 @@ Study tradeoff_study() {
                    option("prompt", &Options::prompts, "Prompts",
                           {.letter = 'p', .shown_default = "three that ship", .field = "prompts"}),
                    option("max-new-tokens", &Options::new_tokens, "New tokens", {.letter = 'n', .min = 1})},
-       .followers = {"perplexity"},
+       .followers = {"perplexity", "divergence"},
        .is_in_suite = true,
        .takes_models = true,
        .cases = tradeoff_cases,

@@ -24,8 +24,8 @@ struct TradeoffOptions {
 ExperimentResult run_quantization_tradeoff(const ExperimentContext& context,
                                            const TradeoffOptions& options = {});
 
-// Puts speed, memory and quality into one row: copies perplexity and its ratio from each perplexity row to
-// the trade-off row of the same configuration.
+// Puts speed, memory and quality into one row: copies perplexity and its ratio, KL divergence and
+// top-1 agreement from each row that measured them to the trade-off row of the same configuration.
 void merge_quality(std::vector<Row>& rows);
 
 // The share of a text that is one sequence of ids repeated up to its end; 0 where nothing repeats.

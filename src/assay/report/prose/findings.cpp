@@ -139,6 +139,11 @@ Sentences said(const ThreadChoice& found) {
   return {text + "."};
 }
 
+// It is a takeaway.
+Sentences said(const KlComparison&) {
+  return {};
+}
+
 Sentences said(const StatedFinding& found) {
   return {found.text};
 }

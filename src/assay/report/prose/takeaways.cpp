@@ -73,6 +73,22 @@ std::string said(const QualityTakeaway& quality) {
   return fmt::format("{}{}. {}.", head, extreme(quality.least, "least"), extreme(*quality.most, "most"));
 }
 
+std::string said(const DivergenceTakeaway& divergence) {
+  const KlComparison& c = divergence.comparison;
+  const std::string kl = fmt::format("KL {:.3g} and {:.3g} nats per token", c.subject_kl, c.other_kl);
+  const std::string head = fmt::format("Divergence from {}, of the two smallest: ", c.baseline);
+  if (c.is_within_floor)
+    return fmt::format("{}{} and {} are not distinguishable from the noise floor ({}).", head, c.subject,
+                       c.other, kl);
+  if (c.is_decided)
+    return fmt::format("{}{} diverges less than {} ({}; difference [{:.3g}, {:.3g}]).", head, c.subject,
+                       c.other, kl, c.difference_low, c.difference_high);
+  std::string text = fmt::format("{}{} and {} are not told apart ({})", head, c.subject, c.other, kl);
+  if (c.tokens_needed > 0)
+    text += fmt::format("; a text of about {} tokens would probably tell", c.tokens_needed);
+  return text + ".";
+}
+
 std::string said(const CacheTakeaway& cache) {
   const Comparison& c = cache.comparison;
   if (c.verdict != Verdict::higher || !c.interval) return fmt::format("KV cache: {}.", sentence_of(c));

@@ -1,0 +1,53 @@
+// How much the next-token distributions of candidates differ from those of a baseline, over a text. All
+// consume the same tokens in lockstep, so that logits are compared at once and never kept.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "assay/base/token_id.h"
+#include "assay/generate/token_divergence.h"
+
+namespace assay {
+
+class Program;     // backend/backend.h
+class ThreadPool;  // base/thread_pool.h
+
+struct DivergenceOptions {
+  std::optional<std::int64_t> context = {};  // a window's, as in ScoreOptions; unset: the shortest
+  std::optional<std::int64_t> stride = {};   // unset: half the context
+  ThreadPool* pool = nullptr;  // shares the positions of a slice; changes no bit. Null: the caller's thread
+  std::function<void(std::int64_t done, std::int64_t windows)> on_progress = {};
+  std::function<bool()> should_stop = {};  // true: ends with Stopped
+};
+
+struct CandidateDivergence {
+  std::string failure = {};                  // why it has no tokens; the others go on
+  std::int64_t vocab = 0;                    // logits that were compared: those that both models have
+  std::vector<TokenDivergence> tokens = {};  // one for every scored token, in text order
+};
+
+struct Divergence {
+  std::int64_t tokens = 0, windows = 0, context = 0, stride = 0;
+  std::string protocol;              // "hf context=1024 stride=512"
+  std::vector<std::int64_t> scored;  // the place in the text of every scored token
+  std::vector<CandidateDivergence> candidates;
+};
+
+// Logits of one slice of positions, of the baseline and of one candidate, take at most this, whatever the
+// vocabulary; where one position of both needs more, a slice is one position.
+inline constexpr std::int64_t kDivergenceBytes = std::int64_t{32} << 20;
+
+// One pass over the baseline, however many the candidates. The windows are those of score() (scorer.h). A
+// vocabulary that is padded further than the other's is cut at the shorter one; the caller knows whether the
+// ids mean the same (session/divergence.h). Throws Error for fewer than two tokens, ids outside a vocabulary,
+// or logits of the baseline that are not finite; FieldError for a context or stride out of range. A candidate
+// whose logits are not finite, or that cannot run, has a failure.
+Divergence measure_divergence(Program& base, std::span<Program* const> candidates,
+                              std::span<const TokenId> ids, const DivergenceOptions& options = {});
+
+}  // namespace assay

@@ -1,0 +1,258 @@
+#include "assay/studies/divergence.h"
+
+#include <algorithm>
+
+#include "assay/base/error.h"
+#include "assay/harness/journal.h"
+#include "assay/session/perplexity.h"
+#include "assay/studies/measured_divergence.h"
+#include "assay/studies/precision_cases.h"
+
+namespace assay {
+
+namespace {
+
+using Options = DivergenceStudyOptions;
+
+std::filesystem::path divergence_text(const Options& options) {
+  return options.corpus ? *options.corpus : shipped_file("texts/evaluate.txt");
+}
+
+std::vector<TokenId> divergence_ids(const ExperimentContext& context, const RunConfig& configuration,
+                                    const std::string& text) {
+  return encode(context.model_of(configuration).tokenizer.get(), text);
+}
+
+std::string divergence_key(const RunConfig& configuration) {
+  Case spec;
+  spec.scenario = Scenario::divergence;
+  spec.label = configuration.label();
+  return choice_key(spec);
+}
+
+// The baseline and what can be compared with it.
+std::vector<RunConfig> diverging_configurations(const ExperimentContext& context, const Options& options) {
+  std::vector<RunConfig> all =
+      choose_configurations(context, precisions_or_default(context, options.precisions)).configurations;
+  if (context.models.empty() || all.empty()) return all;
+  const std::string text = read_corpus(divergence_text(options), context.baseline.newlines).text;
+  const RunConfig first = all.front();
+  const std::vector<TokenId> ids = divergence_ids(context, first, text);
+  std::erase_if(all, [&](const RunConfig& configuration) {
+    return configuration.model != first.model && divergence_ids(context, configuration, text) != ids;
+  });
+  return all;
+}
+
+std::vector<RunConfig> chosen_to_diverge(const ExperimentContext& context, const Options& options) {
+  std::vector<RunConfig> all = diverging_configurations(context, options);
+  const ChosenStudy* chosen = context.choice ? context.choice->find("divergence") : nullptr;
+  if (chosen != nullptr && !all.empty())
+    all.erase(
+        std::remove_if(all.begin() + 1, all.end(),
+                       [&](const RunConfig& c) { return chosen->left_out.count(divergence_key(c)) > 0; }),
+        all.end());
+  return all;
+}
+
+Value value_of_estimate(const statistics::Estimate& estimate) {
+  return {estimate.value, estimate.interval, {}};
+}
+
+Row divergence_row(const MeasuredCandidate& candidate, const MeasuredDivergences& found,
+                   const std::filesystem::path& corpus) {
+  Row row;
+  row.scenario = Scenario::divergence;
+  row.label = candidate.configuration.label();
+  row.parameters = {
+      {"configuration", row.label},
+      {"precision", candidate.facts.model.dtype.empty() ? row.label : candidate.facts.model.dtype},
+      {"device", candidate.facts.device},
+      {"kernels", candidate.facts.kernels},
+      {"threads", std::to_string(candidate.facts.threads)},
+      {"corpus", corpus.filename().string()}};
+  row.setting = setting_of(candidate.configuration, candidate.facts);
+  if (candidate.configuration.model) row.parameters.emplace_back("model", *candidate.configuration.model);
+  if (!candidate.figures) {
+    row.status = RowStatus::error;
+    row.reason = candidate.failure;
+    return row;
+  }
+  row.parameters.emplace_back("corpus_sha256", found.corpus_sha256);
+  row.parameters.emplace_back("protocol", found.protocol);
+  row.parameters.emplace_back("divergence_from", found.baseline.label());
+  row.warnings = found.warnings;
+  const statistics::DivergenceFigures& f = *candidate.figures;
+  row.set("tokens_scored", static_cast<double>(f.tokens));
+  row.set("kl_mean", value_of_estimate(f.kl_mean));
+  row.set("kl_median", value_of_estimate(f.kl_median));
+  row.set("kl_p99", value_of_estimate(f.kl_p99));
+  row.set("kl_max", f.kl_max);
+  row.set("top1_agreement", value_of_estimate(f.top1_agreement));
+  row.set("delta_p_rms", value_of_estimate(f.p_change_rms));
+  row.set("log_perplexity_ratio", value_of_estimate(f.log_perplexity_ratio));
+  if (found.floor) {
+    row.set("noise_floor", value_of_estimate(*found.floor));
+    row.parameters.emplace_back("noise_floor_of", found.floor_of);
+  }
+  return row;
+}
+
+// The two with the smallest weights, the lower KL first: of equal size, which is better?
+std::optional<KlComparison> compare_smallest(const MeasuredDivergences& found) {
+  std::vector<const MeasuredCandidate*> measured;
+  for (const MeasuredCandidate& candidate : found.candidates)
+    if (candidate.figures) measured.push_back(&candidate);
+  if (measured.size() < 2) return std::nullopt;
+  std::stable_sort(measured.begin(), measured.end(),
+                   [](const MeasuredCandidate* a, const MeasuredCandidate* b) {
+                     return a->facts.model.resident_weights_bytes < b->facts.model.resident_weights_bytes;
+                   });
+  std::vector<MeasuredCandidate> two{*measured[0], *measured[1]};
+  if (two[1].figures->kl_mean.value < two[0].figures->kl_mean.value) std::swap(two[0], two[1]);
+  const std::vector<DivergencePair> pairs = compare_pairs(two);
+  if (pairs.empty()) return std::nullopt;
+  const statistics::PairedDivergence& paired = pairs.front().paired;
+  KlComparison c{.subject = two[0].configuration.label(),
+                 .other = two[1].configuration.label(),
+                 .baseline = found.baseline.label()};
+  c.subject_kl = two[0].figures->kl_mean.value;
+  c.other_kl = two[1].figures->kl_mean.value;
+  if (paired.difference.interval) {
+    c.difference_low = -paired.difference.interval->high;
+    c.difference_high = -paired.difference.interval->low;
+  }
+  c.is_decided = pairs.front().verdict != 0;
+  c.is_within_floor = is_within_floor(two[1], found);
+  c.tokens_needed = paired.tokens_needed.value_or(0);
+  return c;
+}
+
+ExperimentResult measure_divergence_study(const ExperimentContext& context, const Options& options) {
+  const std::vector<RunConfig> configurations = chosen_to_diverge(context, options);
+  ExperimentResult result;
+  if (configurations.size() < 2) return result;
+  const std::filesystem::path corpus = divergence_text(options);
+  DivergeRequest request;
+  request.file = corpus.string();
+  request.context = options.context;
+  request.stride = options.stride;
+  request.max_tokens = options.max_tokens;
+  MeasuredDivergences found;
+  try {
+    // Workers of earlier studies would hold the same models a second time.
+    context.sessions->end_all();
+    found = measure_divergences(context, {configurations, request, true});
+  } catch (const JournalError&) {
+    throw;
+  } catch (const Error& error) {  // what is at fault with the baseline fails every row
+    found.baseline = configurations.front();
+    for (std::size_t i = 1; i < configurations.size(); ++i)
+      found.candidates.push_back({.configuration = configurations[i], .failure = error.what()});
+  }
+  result.is_interrupted = found.is_interrupted;
+  for (const MeasuredCandidate& candidate : found.candidates)
+    if (candidate.figures || !candidate.failure.empty())
+      result.rows.push_back(divergence_row(candidate, found, corpus));
+  if (const auto comparison = compare_smallest(found)) result.findings.emplace_back(*comparison);
+  return result;
+}
+
+// It is no sweep: there is nothing to list, only to check.
+std::vector<Case> divergence_cases(const ExperimentContext& context, const Options& options) {
+  read_corpus(divergence_text(options), context.baseline.newlines);
+  diverging_configurations(context, options);
+  return {};
+}
+
+struct DivergenceWindows {
+  Case one;  // a window is a prefill
+  double count = 0, tokens = 0;
+};
+
+DivergenceWindows divergence_windows(const ExperimentContext& context, const Options& options) {
+  std::int64_t window = options.context.value_or(context.context_length);
+  for (const ContextModel& model : context.models) window = std::min(window, model.context_length);
+  const std::int64_t stride = options.stride.value_or(std::max<std::int64_t>(1, window / 2));
+  const auto all = static_cast<std::int64_t>(
+      encode(context, read_corpus(divergence_text(options), context.baseline.newlines).text).size());
+  const std::int64_t tokens = std::min(all, options.max_tokens);
+  const std::int64_t length =
+      std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
+  const std::vector<TokenId> ids(static_cast<std::size_t>(length));
+  return {baseline_case(context, Scenario::divergence, "window", {ids}, 1),
+          static_cast<double>(1 + tokens / stride), static_cast<double>(tokens)};
+}
+
+// LM heads of all scored tokens and the comparison of their logits cost about as much again as the windows,
+// whose prefill reads the last token alone.
+constexpr double kHeadsAndComparison = 2;
+
+double predicted_divergence_s(const ExperimentContext& context, const Options& options,
+                              const PredictedSeconds& seconds_of) {
+  DivergenceWindows windows = divergence_windows(context, options);
+  double all = 0;
+  for (const RunConfig& configuration : diverging_configurations(context, options)) {
+    windows.one.configuration = configuration;
+    all += kHeadsAndComparison * windows.count * seconds_of(windows.one);
+  }
+  return all;
+}
+
+// A case for each configuration, which is loaded once. The baseline goes with all.
+void add_divergence_costs(const ExperimentContext& context, const Options& options, const CostOf& cost_of,
+                          CostedStudy& costed) {
+  costed.is_sweep = false;
+  DivergenceWindows windows = divergence_windows(context, options);
+  const std::vector<RunConfig> configurations = diverging_configurations(context, options);
+  for (const RunConfig& configuration : configurations) {
+    windows.one.configuration = configuration;
+    const CaseCost cost = cost_of(windows.one);
+    costed.cases.push_back({.key = divergence_key(configuration),
+                            .label = configuration.label(),
+                            .configuration = configuration.key(),
+                            .need = Need::divergence,
+                            .load_s = cost.load_s,
+                            .once_s = kHeadsAndComparison * windows.count * cost.prefill_s,
+                            .memory_share = cost.memory_share});
+  }
+  add_precisions(context, options.precisions, configurations, costed);
+}
+
+}  // namespace
+
+Study divergence_study() {
+  return to_study<Options>(
+      {.name = "divergence",
+       .title = "Divergence",
+       .description = "Measure the KL divergence of precisions from the baseline on one text",
+       .options = {option("precision", &Options::precisions, "Precisions to compare"),
+                   option("corpus", &Options::corpus, "Text to score",
+                          {.name_in_run = "corpus", .shown_default = "the one that ships"}),
+                   option("context", &Options::context, "Tokens per window of the scored text",
+                          {.min = 2,
+                           .name_in_run = "context",
+                           .shown_default = "the model's context; of several models the shortest"}),
+                   option("stride", &Options::stride, "Tokens from one window to the next",
+                          {.min = 1, .name_in_run = "stride", .shown_default = "half a window"}),
+                   option("divergence-tokens", &Options::max_tokens,
+                          "First tokens of the text on which divergence is measured",
+                          {.min = 2, .name_in_run = "divergence-tokens", .field = "max_tokens"})},
+       .is_in_suite = true,
+       .cases = divergence_cases,
+       .run = measure_divergence_study,
+       .predict_s = predicted_divergence_s,
+       .add_costs = add_divergence_costs,
+       .applies =
+           [](const ExperimentContext& context, const Options& options) {
+             return diverging_configurations(context, options).size() > 1;
+           },
+       .share = [](const SharedOptions& shared,
+                   Options& options) { options.precisions = shared.precisions; }});
+}
+
+ExperimentResult run_divergence(const ExperimentContext& context, const DivergenceStudyOptions& options) {
+  return divergence_study().run(context, options);
+}
+
+}  // namespace assay

@@ -1,0 +1,93 @@
+// assay diverge: a table, verdicts and tokens in context on the demo model; JSON; what is refused.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/tiny_model.h"
+
+namespace assay::test {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(CliDiverge, TellsNf4FromFp4OnTheDemo) {
+  const ProgramResult result =
+      run_program({"diverge", "demo", "nf4", "fp4", "float32", "bfloat16", "--context", "256", "--json"});
+  expect_success(result);
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["candidates"].size(), 4U);
+  const Json &nf4 = json["candidates"][0], &fp4 = json["candidates"][1], &copy = json["candidates"][2],
+             &bf16 = json["candidates"][3];
+  EXPECT_LT(nf4["kl_mean"]["high"], fp4["kl_mean"]["low"]);
+  EXPECT_GT(nf4["top1_agreement"]["value"], fp4["top1_agreement"]["value"]);
+  EXPECT_EQ(nf4["worst_tokens"].size(), 3U);
+  EXPECT_EQ(nf4["worst_tokens"][0]["kl"], nf4["kl_max"]);
+  EXPECT_EQ(nf4["worst_tokens"][0]["token"], nf4["kl_max_token"]);
+  EXPECT_EQ(nf4["is_within_noise_floor"], false);
+  EXPECT_LT(nf4["greedy"]["equal_tokens"], nf4["greedy"]["new_tokens"]);
+  EXPECT_EQ(copy["kl_max"], 0);
+  EXPECT_EQ(copy["kl_mean"]["value"], 0);
+  EXPECT_EQ(copy["top1_agreement"]["value"], 1);
+  EXPECT_EQ(copy["greedy"]["equal_tokens"], copy["greedy"]["new_tokens"]);
+  EXPECT_EQ(bf16["kl_mean"]["value"], json["noise_floor"]["value"]);
+  EXPECT_EQ(json["noise_floor"]["of"], "float32 against bfloat16");
+  EXPECT_EQ(bf16["is_within_noise_floor"], true);
+  EXPECT_EQ(json["passes"], 1);
+  const Json& pair = json["pairs"][0];
+  EXPECT_EQ(pair["first"], "nf4");
+  EXPECT_EQ(pair["second"], "fp4");
+  EXPECT_EQ(pair["diverges_less"], "nf4");
+  EXPECT_LT(pair["kl_difference"]["high"], 0);
+}
+
+TEST(CliDiverge, PrintsATableAndSentences) {
+  const ProgramResult result = run_program({"diverge", "demo", "nf4", "bfloat16", "--worst", "1"});
+  expect_success(result);
+  for (const char* words :
+       {"KL (nats)", "bfloat16 is not distinguishable from the noise floor",
+        "bfloat16 diverges less than nf4", "nf4: greedy generation leaves the baseline's after ", "nf4: KL "})
+    EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
+  EXPECT_NE(result.err.find("tokens scored"), std::string::npos) << result.err;
+  // A short text has no interval, and says what is missing.
+  const ProgramResult few = run_program({"diverge", "demo", "nf4", "--max-tokens", "300"});
+  expect_success(few);
+  EXPECT_NE(few.err.find("Intervals and verdicts need 1536 scored tokens"), std::string::npos) << few.err;
+}
+
+// The passes of a memory that holds one candidate at a time give the same numbers.
+TEST(CliDiverge, TakesSeveralPassesWhereMemoryIsShort) {
+  const auto measured = [](const std::string& memory) {
+    const ProgramResult result = run_program({"diverge", "demo", "nf4", "fp4", "--max-tokens", "400",
+                                              "--no-noise-floor", "--max-memory", memory, "--json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return Json::parse(result.out);
+  };
+  const Json one = measured("100000"), several = measured("1");
+  EXPECT_EQ(one["passes"], 1);
+  EXPECT_EQ(several["passes"], 2);
+  EXPECT_EQ(one["candidates"], several["candidates"]);
+  EXPECT_EQ(one["noise_floor"], nullptr);
+}
+
+TEST(CliDiverge, AnotherVocabularyFailsAlone) {
+  const ProgramResult result =
+      run_program({"diverge", "demo", kModel, "nf4", "--max-tokens", "200", "--json"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_NE(json["candidates"][0]["error"].get<std::string>().find("vocabulary"), std::string::npos)
+      << json["candidates"][0];
+  EXPECT_TRUE(json["candidates"][1].contains("kl_mean"));
+}
+
+TEST(CliDiverge, RefusesWhatItCannotCompare) {
+  expect_failure(run_program({"diverge", "demo"}), 2, {"CANDIDATE"});
+  expect_failure(run_program({"diverge", "demo", "nf4", "nf4"}), 2, {"CANDIDATE", "'nf4'"});
+  expect_failure(run_program({"diverge", "demo", "nf5"}), 1, {"nf5"});
+  expect_failure(run_program({"diverge", "demo", "nf4", "--text", "/absent.txt"}), 1, {"/absent.txt"});
+  expect_failure(run_program({"diverge", "demo", "nf4", "--context", "1"}), 1, {"context", "expected 2 to"});
+  expect_failure(run_program({"diverge", "demo", "nf4", "--ids"}), 2, {"--ids", "--text"});
+}
+
+}  // namespace
+}  // namespace assay::test
