@@ -112,7 +112,8 @@ TEST(Knapsack, IsExactForAModelOfManyLayers) {
   for (int layer = 0; layer < 32; ++layer)
     for (const std::int64_t elements : kMatrices) {
       const double scale = static_cast<double>(1 + random.next() % 1000);
-      items.push_back({{elements * 9 / 16, 40 * scale}, {elements + 4096, 2 * scale}, {2 * elements, scale / 8}});
+      items.push_back(
+          {{elements * 9 / 16, 40 * scale}, {elements + 4096, 2 * scale}, {2 * elements, scale / 8}});
     }
   const KnapsackFront front(items);
   EXPECT_EQ(front.slack(), 0);

@@ -69,8 +69,7 @@ std::vector<FormatItem> format_items(const Plan& plan) {
   for (const Op& op : plan.ops) {
     const auto* product = std::get_if<LinearOp>(&op.kind);
     if (product == nullptr) continue;
-    items.push_back(
-        {op.name, without_layer(op.name), layer_of(op.name), product->modules, product->weight});
+    items.push_back({op.name, without_layer(op.name), layer_of(op.name), product->modules, product->weight});
   }
   items.push_back({kHeadItem, kHeadItem, std::nullopt, {}, plan.head.product.weight});
   return items;
@@ -150,9 +149,9 @@ void ItemExchange::restore() {
 
 Divergence ItemExchange::measure(std::span<const TokenId> ids, std::optional<std::int64_t> context) {
   Program* const copy = &copy_.model->program();
-  Divergence found =
-      measure_divergence(base_.model->program(), std::span(&copy, 1), ids,
-                         {.context = context, .pool = base_.model->backend().pool(), .should_stop = should_stop_});
+  Divergence found = measure_divergence(
+      base_.model->program(), std::span(&copy, 1), ids,
+      {.context = context, .pool = base_.model->backend().pool(), .should_stop = should_stop_});
   if (!found.candidates.front().failure.empty()) throw Error("{}", found.candidates.front().failure);
   return found;
 }

@@ -22,9 +22,9 @@ namespace assay {
 // Matrices that are multiplied together and so share a format: query, key and value projections are one item,
 // gate and up projections another, the LM head (with the embedding, where they are tied) the last.
 struct FormatItem {
-  std::string name;                       // "model.layers.0.self_attn.q_proj+k_proj+v_proj"; "lm_head"
-  std::string kind;                       // without the layer: "model.layers.*.self_attn.q_proj+k_proj+v_proj"
-  std::optional<int> layer;               // none outside the blocks
+  std::string name;          // "model.layers.0.self_attn.q_proj+k_proj+v_proj"; "lm_head"
+  std::string kind;          // without the layer: "model.layers.*.self_attn.q_proj+k_proj+v_proj"
+  std::optional<int> layer;  // none outside the blocks
   std::vector<std::string> modules = {};  // whose format a recipe says; none of the LM head
   WeightId weight = kNone;                // of the plan
 };
@@ -67,8 +67,8 @@ class ItemExchange {
   std::function<bool()> should_stop_;
   std::unique_ptr<WeightSource> source_;
   std::vector<FormatItem> items_;
-  std::vector<WeightFormat> formats_;      // that the copy has now
-  std::map<std::string, Plan> plans_;      // by the format of all their matrices
+  std::vector<WeightFormat> formats_;  // that the copy has now
+  std::map<std::string, Plan> plans_;  // by the format of all their matrices
 };
 
 }  // namespace assay

@@ -56,13 +56,13 @@ KnapsackFront::KnapsackFront(std::span<const std::vector<KnapsackOption>> items,
       if (from == useful.size()) break;
       if (merged.empty() || least.loss < merged.back().loss) {
         merged.push_back(least);
-        steps.push_back(
-            {static_cast<std::uint32_t>(next[from]), static_cast<std::uint32_t>(useful[from])});
+        steps.push_back({static_cast<std::uint32_t>(next[from]), static_cast<std::uint32_t>(useful[from])});
       }
       ++next[from];
     }
     points_ = std::move(merged);
-    if (points_.size() > std::max<std::size_t>(max_points, 2)) thin(steps, std::max<std::size_t>(max_points, 2));
+    if (points_.size() > std::max<std::size_t>(max_points, 2))
+      thin(steps, std::max<std::size_t>(max_points, 2));
     steps_.push_back(std::move(steps));
   }
 }

@@ -2,11 +2,11 @@
 // bytes, or the sum of bytes within a sum of losses.
 //
 // Both are solved by the front of all choices that none betters in bytes and in loss, made item by item
-// (Nemhauser and Ullmann, "Discrete dynamic programming and capital allocation", 1969). It is exact, with sums of
-// bytes in whole bytes, as long as it has at most `max_points` points, which models with layers of equal
-// matrices seldom reach. Beyond that, points whose bytes lie within one max_points-th of the range are taken
-// together, the one of the least loss stands for them, and a choice may miss up to `slack()` bytes of a limit:
-// what it gives is still within the limit, and no worse than the best within the limit less the slack.
+// (Nemhauser and Ullmann, "Discrete dynamic programming and capital allocation", 1969). It is exact, with
+// sums of bytes in whole bytes, as long as it has at most `max_points` points, which models with layers of
+// equal matrices seldom reach. Beyond that, points whose bytes lie within one max_points-th of the range are
+// taken together, the one of the least loss stands for them, and a choice may miss up to `slack()` bytes of a
+// limit: what it gives is still within the limit, and no worse than the best within the limit less the slack.
 #pragma once
 
 #include <cstddef>
