@@ -40,11 +40,11 @@ TEST(CliMix, WritesARecipeThatGivesTheMeasuredKlAgain) {
   write_file(ids, all);
   write_file(half, second);
   const ProgramResult result = run_program(
-      {"mix", "demo", "--limit", "memory=2500KiB", "--ids", "--text", ids, "-o", recipe, "--json"});
+      {"mix", "demo", "--limit", "memory=3600KiB", "--ids", "--text", ids, "-o", recipe, "--json"});
   expect_success(result);
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json["recipe"]["name"], "small");
-  EXPECT_LE(json["bytes"], 2500 * 1024);
+  EXPECT_LE(json["bytes"], 3600 * 1024);
   EXPECT_GT(json["predicted_kl"], 0);
   EXPECT_EQ(json["uniform"].size(), 3U);
   const ProgramResult diverged = run_program(
@@ -57,7 +57,7 @@ TEST(CliMix, WritesARecipeThatGivesTheMeasuredKlAgain) {
 }
 
 TEST(CliMix, SaysWhatTheTestsShow) {
-  const ProgramResult result = run_program({"mix", "demo", "--limit", "memory=3MiB"});
+  const ProgramResult result = run_program({"mix", "demo", "--limit", "memory=3600KiB"});
   expect_success(result);
   for (const char* words : {"[[modules]]", "default = ", "Measured KL", "bfloat16", "of at most its size"})
     EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;

@@ -27,7 +27,7 @@ struct ExchangeFlags {
   void add_to(CLI::App& app, const std::string& max_tokens_help);
   // Loads it, and notes what loading says.
   ItemExchange load() const;
-  // Of the whole text. Throws Error, as where the model was calibrated on it.
+  // The tokens of the whole text. Throws Error, as where the model was calibrated on it.
   std::vector<TokenId> ids(const LoadedModel& loaded) const;
 };
 

@@ -226,7 +226,7 @@ void add_mix(CLI::App& app, int& exit_code) {
   add_whole(*command, "--held-out-tokens", flags->held_out,
             "First tokens of the text's second half to measure on; 0: all [0]");
   command->add_option("-o,--output", flags->file, "Recipe to write, in TOML [none: it is printed]");
-  command->footer("Example: assay mix demo --limit memory=3MiB -o recipe.toml");
+  command->footer("Example: assay mix demo --limit memory=3600KiB -o recipe.toml");
   command->callback([flags, &exit_code] { exit_code = run_mix(*flags); });
 }
 

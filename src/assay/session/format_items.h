@@ -26,7 +26,7 @@ struct FormatItem {
   std::string kind;          // without the layer: "model.layers.*.self_attn.q_proj+k_proj+v_proj"
   std::optional<int> layer;  // none outside the blocks
   std::vector<std::string> modules = {};  // whose format a recipe says; none of the LM head
-  WeightId weight = kNone;                // of the plan
+  WeightId weight = kNone;                // its number in the plan
 };
 // In the order of the plan, the LM head last.
 std::vector<FormatItem> format_items(const Plan& plan);

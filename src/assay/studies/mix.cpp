@@ -1,6 +1,8 @@
 #include "assay/studies/mix.h"
 
 #include <algorithm>
+#include <limits>
+#include <stdexcept>
 
 #include "assay/base/error.h"
 #include "assay/statistics/knapsack.h"
@@ -25,6 +27,7 @@ class MixSearch {
   }
 
   Mix find() {
+    require_room();
     score_items();
     const KnapsackFront front(scores_);
     Mix mix;
@@ -45,6 +48,22 @@ class MixSearch {
   void progress(const std::string& what) {
     if (options_.measuring.on_progress) options_.measuring.on_progress(what, done_, passes_);
     ++done_;
+  }
+
+  // Bytes are known before any score is.
+  void require_room() {
+    if (options_.limit.name != "memory") return;
+    Bytes smallest = other_;
+    for (std::size_t i = 0; i < model_.items().size(); ++i) {
+      std::int64_t least = std::numeric_limits<std::int64_t>::max();
+      for (const WeightFormat& format : options_.candidates)
+        least = std::min(least, model_.bytes(i, format).value);
+      smallest.value += least;
+    }
+    const auto bytes = static_cast<double>(smallest.value);
+    if (bytes > options_.limit.bound)
+      throw Error("limit {}: the smallest recipe of these candidates takes {} of weights",
+                  text_of(options_.limit), shown(kind_of(options_.limit), bytes));
   }
 
   void score_items() {
@@ -86,9 +105,7 @@ class MixSearch {
     if (limit.name == "memory") {
       const double room = std::min(limit.bound - other, 9e18);
       const auto point = front.within_bytes(static_cast<std::int64_t>(room));
-      if (!point)
-        throw Error("limit {}: the smallest recipe of these candidates takes {} of weights", text_of(limit),
-                    shown(kind_of(limit), other + static_cast<double>(front.points().front().bytes)));
+      if (!point) throw std::logic_error("a limit of memory that was checked is not kept");
       return *point;
     }
     if (limit.name == "kl") {

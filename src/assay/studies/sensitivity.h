@@ -28,11 +28,11 @@ struct TokenKl {
 // One item in one format, or several together.
 struct SensitivityRow {
   std::string name;                     // an item's, a kind of items' ("h.*.mlp.c_fc"), or "layer 3"
-  std::string kind;                     // of an item; else empty
-  std::optional<int> layer;             // of an item, or a layer
+  std::string kind;                     // an item's; else empty
+  std::optional<int> layer;             // an item's, or the layer itself
   std::int64_t items = 1;               // whose KL are summed
   statistics::Estimate kl;              // mean per token: of the item alone, or the sum of the items'
-  statistics::Estimate top1_agreement;  // of an item alone
+  statistics::Estimate top1_agreement;  // an item's alone
   Bytes bytes = {}, base_bytes = {};    // in the format, and in float32
 };
 
@@ -43,7 +43,7 @@ struct Sensitivity {
   std::vector<SensitivityRow> items;   // the largest KL first
   std::vector<SensitivityRow> kinds;   // sums, the largest first
   std::vector<SensitivityRow> layers;  // sums, by layer; items outside the layers are in none
-  statistics::Estimate sum;            // of all items' KL
+  statistics::Estimate sum;            // the sum of all items' KL
   statistics::Estimate together;       // the KL of all items quantized at once
   statistics::Estimate together_top1;
   double ratio() const { return sum.value != 0 ? together.value / sum.value : 1; }
