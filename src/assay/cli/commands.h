@@ -12,6 +12,8 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_generate(CLI::App& app, int& exit_code);
 void add_perplexity(CLI::App& app, int& exit_code);
 void add_diverge(CLI::App& app, int& exit_code);
+void add_sensitivity(CLI::App& app, int& exit_code);
+void add_mix(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code, const std::string& command_line);
 void add_tokenize(CLI::App& app, int& exit_code);
 void add_logits(CLI::App& app, int& exit_code);

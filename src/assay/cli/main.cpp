@@ -72,6 +72,8 @@ int run_program(int argc, char** argv) {
   assay::cli::add_task(app, exit_code, command_line);
   assay::cli::add_corpus(app, exit_code);
   assay::cli::add_diverge(app, exit_code);
+  assay::cli::add_sensitivity(app, exit_code);
+  assay::cli::add_mix(app, exit_code);
   assay::cli::add_bench(app, exit_code, command_line);
   assay::cli::add_quantize(app, exit_code);
   assay::cli::add_tokenize(app, exit_code);

@@ -1,0 +1,83 @@
+// assay sensitivity and assay mix on the demo model: tables, JSON, the recipe that other commands take.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.h"
+#include "support/temporary_folder.h"
+
+namespace assay::test {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(CliSensitivity, ShowsItemsClassesLayersAndTheirSum) {
+  const ProgramResult result = run_program({"sensitivity", "demo", "--max-tokens", "1600"});
+  expect_success(result);
+  for (const char* words : {"Item", "lm_head", "Tensor class", "transformer.h.*.mlp.c_fc", "layer 0",
+                            "All items together in nf4: KL ", "add up"})
+    EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
+  EXPECT_NE(result.out.find(" ["), std::string::npos) << "an interval\n" << result.out;
+  const ProgramResult json =
+      run_program({"sensitivity", "demo", "--precision", "int8-dynamic", "--max-tokens", "200", "--json"});
+  expect_success(json);
+  const Json found = Json::parse(json.out);
+  EXPECT_EQ(found["format"], "int8");
+  EXPECT_GE(found["items"][0]["kl"]["value"], found["items"][1]["kl"]["value"]);
+  EXPECT_GT(found["together_over_sum"], 0);
+}
+
+TEST(CliMix, WritesARecipeThatGivesTheMeasuredKlAgain) {
+  const TemporaryFolder folder;
+  const std::string recipe = (folder.path() / "small.toml").string(), ids = (folder.path() / "ids").string(),
+                    half = (folder.path() / "half").string();
+  std::string all, second;
+  for (int i = 0; i < 400; ++i) {
+    const std::string id = std::to_string((37 * i + i * i) % 1000) + " ";
+    all += id;
+    if (i >= 200) second += id;
+  }
+  write_file(ids, all);
+  write_file(half, second);
+  const ProgramResult result = run_program(
+      {"mix", "demo", "--limit", "memory=3600KiB", "--ids", "--text", ids, "-o", recipe, "--json"});
+  expect_success(result);
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json["recipe"]["name"], "small");
+  EXPECT_LE(json["bytes"], 3600 * 1024);
+  EXPECT_GT(json["predicted_kl"], 0);
+  EXPECT_EQ(json["uniform"].size(), 3U);
+  const ProgramResult diverged = run_program(
+      {"diverge", "demo", "recipe:" + recipe, "--ids", "--text", half, "--no-noise-floor", "--json"});
+  expect_success(diverged);
+  EXPECT_EQ(Json::parse(diverged.out)["candidates"][0]["kl_mean"]["value"], json["measured_kl"]);
+  const ProgramResult inspected = run_program({"inspect", "demo", "--recipe", recipe, "--json"});
+  expect_success(inspected);
+  EXPECT_NE(inspected.out.find("small"), std::string::npos);
+}
+
+TEST(CliMix, SaysWhatTheTestsShow) {
+  const ProgramResult result = run_program({"mix", "demo", "--limit", "memory=3600KiB"});
+  expect_success(result);
+  for (const char* words : {"[[modules]]", "default = ", "Measured KL", "bfloat16", "of at most its size"})
+    EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
+  const ProgramResult kl = run_program({"mix", "demo", "--limit", "kl=0.05", "--max-tokens", "300"});
+  expect_success(kl);
+  EXPECT_NE(kl.out.find("On the tokens held out it has a KL of"), std::string::npos) << kl.out;
+}
+
+TEST(CliMix, RefusesWhatItCannotKeep) {
+  const auto failed = [](const std::string& limit) {
+    return run_program({"mix", "demo", "--max-tokens", "50", "--held-out-tokens", "50", "--limit", limit});
+  };
+  expect_failure(failed("memory=100KiB"), 1, {"memory=100KiB", "smallest recipe", "MiB"});
+  expect_failure(failed("kl=1e-12"), 1, {"least KL"});
+  expect_failure(failed("ttft=2s"), 2, {"--limit", "ttft"});
+  expect_failure(run_program({"mix", "demo"}), 2, {"--limit"});
+  expect_failure(run_program({"mix", "demo", "--limit", "kl=1", "--candidates", "nf5"}), 2,
+                 {"candidates", "nf5"});
+  expect_failure(run_program({"sensitivity", "demo", "--precision", "int8-static"}), 2, {"calibration"});
+}
+
+}  // namespace
+}  // namespace assay::test
