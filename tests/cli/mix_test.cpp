@@ -57,11 +57,13 @@ TEST(CliMix, WritesARecipeThatGivesTheMeasuredKlAgain) {
 }
 
 TEST(CliMix, SaysWhatTheTestsShow) {
-  const ProgramResult result = run_program({"mix", "demo", "--limit", "memory=3600KiB"});
+  const ProgramResult result = run_program({"mix", "demo", "--limit", "memory=3600KiB", "--max-tokens", "100",
+                                            "--held-out-tokens", "1600", "--candidates", "nf4,bfloat16"});
   expect_success(result);
   for (const char* words : {"[[modules]]", "default = ", "Measured KL", "bfloat16", "of at most its size"})
     EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
-  const ProgramResult kl = run_program({"mix", "demo", "--limit", "kl=0.05", "--max-tokens", "300"});
+  const ProgramResult kl = run_program({"mix", "demo", "--limit", "kl=0.05", "--max-tokens", "50",
+                                        "--held-out-tokens", "100", "--candidates", "nf4,bfloat16"});
   expect_success(kl);
   EXPECT_NE(kl.out.find("On the tokens held out it has a KL of"), std::string::npos) << kl.out;
 }

@@ -1,15 +1,13 @@
 // A format for each part of a model: exchanging and restoring, a planted outlier, the recipe that is written.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/session/divergence.h"
 #include "assay/studies/mix.h"
 #include "assay/text/tokenizer.h"
 #include "support/fixtures.h"
-#include "support/safetensors_copy.h"
+#include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
 namespace assay {
@@ -34,28 +32,26 @@ std::vector<TokenId> text_for_mix(const LoadedModel& loaded, std::size_t tokens)
   return ids;
 }
 
-// The demo, computing the same, with weights of one matrix whose blocks have outliers: channels whose norm is
-// smaller have weights that are as much larger.
+// The demo in float32, computing the same, with outliers in one matrix: some channels of the norm before it
+// are smaller, and its weights that read them are as much larger.
 void plant_one_outlier(const std::filesystem::path& to) {
   std::filesystem::create_directories(to);
   for (const auto& entry : std::filesystem::directory_iterator(test::demo_model()))
     if (entry.path().extension() == ".json")
       std::filesystem::copy(entry.path(), to / entry.path().filename());
-  test::TensorList tensors(test::demo_model() / "model.safetensors");
-  const auto scale = [&](const std::string& name, std::size_t channels, float factor) {
-    std::string& bytes = tensors[name].bytes;
-    std::vector<float> values(bytes.size() / sizeof(float));
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    const std::size_t width = values.size() / channels;
-    for (std::size_t c = 3; c < channels; c += 29)
-      for (std::size_t i = 0; i < width; ++i) values[c * width + i] *= factor;
-    std::memcpy(bytes.data(), values.data(), bytes.size());
-  };
-  const auto channels = static_cast<std::size_t>(tensors["transformer.h.1.ln_2.weight"].shape[0]);
-  scale("transformer.h.1.ln_2.weight", channels, 1.0F / 64);
-  scale("transformer.h.1.ln_2.bias", channels, 1.0F / 64);
-  scale(std::string(kPlanted) + ".weight", channels, 64);
-  test::write_file(to / "model.safetensors", tensors.file());
+  const ModelFolder folder(test::demo_model());
+  std::vector<test::WrittenTensor> tensors;
+  for (const CheckpointTensor& at : folder.all()) {
+    std::vector<float> values(static_cast<std::size_t>(at->elements()));
+    at.read_floats(0, at->elements(), values.data());
+    const bool is_norm = at->name.starts_with("transformer.h.1.ln_2."),
+               is_reader = at->name == std::string(kPlanted) + ".weight";
+    const std::size_t width = values.size() / static_cast<std::size_t>(at->shape[0]);
+    for (std::size_t i = 0; i < values.size() && (is_norm || is_reader); ++i)
+      if (i / width % 29 == 3) values[i] *= is_norm ? 1.0F / 64 : 64;
+    tensors.push_back({at->name, "F32", at->shape, test::float_bytes(values)});
+  }
+  test::write_file(to / "model.safetensors", test::safetensors_file(tensors));
 }
 
 TEST(FormatItems, ShareAFormatWhereTheyAreMultipliedTogether) {
