@@ -225,7 +225,7 @@ TEST(OffsetFormats, WhatCannotBeRunIsAnError) {
   EXPECT_PRED2(has, refusal([](CodedPlan& p) { p.plan.weights[1].is_stored_quantized = false; }),
                "which checkpoints hold");
   EXPECT_PRED2(has, refusal([](CodedPlan& p) {
-                 p.plan.weights[1].arithmetic.activations = ActivationType::int8_per_group;
+                 p.plan.weights[2].arithmetic.activations = ActivationType::int8_per_group;
                }),
                "activations");
   EXPECT_PRED2(has, refusal([](CodedPlan& p) { p.spoil_group(p.plan.weights[2].name); }),

@@ -15,8 +15,8 @@ struct WrittenReports {
 };
 
 // results.json, results.csv, results_wide.csv, samples.csv, tradeoff.csv (where it was measured), report.md,
-// report.html, and then the plots as SVG and PNG in plots/. Throws Error where a file cannot be written, and changes none
-// then; plots that cannot be written or drawn are a note.
+// report.html, and then the plots as SVG and PNG in plots/. Throws Error where a file cannot be written, and
+// changes none then; plots that cannot be written or drawn are a note.
 WrittenReports write_reports(const ResultSet& results, const std::filesystem::path& folder);
 
 // Reads a results.json back, or the one in a folder. Throws Error for a file that is none, or of another

@@ -6,11 +6,12 @@
 // thread counts and cached or recomputed prefixes.
 //
 // NaN and infinity stay visible, on every tier: where one is among the inputs of a row, what a kernel
-// computes from it is NaN or infinite too, in attention for every query that sees such a key or value. A row
-// of activations that become int8 codes gets a scale of NaN. Numbers remain where the mathematics has one:
-// the ReLU of -infinity, the tanh of infinity, the weight of a score of -infinity beside others; a row of
-// nothing but such scores is NaN. A sum that overflows float32 counts as infinite. Other rows keep every bit,
-// whatever lies beside them: padding, keys that are masked, positions of the cache that were never written.
+// computes from it is NaN or infinite too, in attention for every query that sees such a key or value.
+// Activations that become int8 codes get a scale of NaN for their row. Numbers remain where the mathematics
+// has one: the ReLU of -infinity, the tanh of infinity, the weight of a score of -infinity beside others; a
+// row of nothing but such scores is NaN. A sum that overflows float32 counts as infinite. Other rows keep
+// every bit, whatever lies beside them: padding, keys that are masked, positions of the cache that were never
+// written.
 #pragma once
 
 #include <cstddef>
