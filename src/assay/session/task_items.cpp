@@ -56,14 +56,22 @@ std::int64_t answer_at(const JsonReader& at, const std::vector<std::string>& cho
   at.fail(fmt::format("expected one of the choices or its place, found '{}'", text.substr(0, 64)));
 }
 
-// One context, and a choice after each delimiter.
-TaskItem item_of_choices(const std::string& prompt, std::vector<std::string> choices, std::int64_t answer,
-                         const std::string& delimiter = " ") {
+// `request_of` makes what is scored of each choice.
+template <typename RequestOf>
+TaskItem item_of(std::vector<std::string> choices, std::int64_t answer, RequestOf request_of) {
   TaskItem item;
-  for (const std::string& choice : choices) item.requests.push_back({prompt, delimiter + choice});
+  for (const std::string& choice : choices) item.requests.push_back(request_of(choice));
   item.choices = std::move(choices);
   item.answer = answer;
   return item;
+}
+
+// One context, and a choice after each delimiter.
+TaskItem item_of_choices(const std::string& prompt, std::vector<std::string> choices, std::int64_t answer,
+                         const std::string& delimiter = " ") {
+  return item_of(std::move(choices), answer, [&](const std::string& choice) {
+    return TaskRequest{prompt, delimiter + choice};
+  });
 }
 
 TaskItem read_choices(const JsonReader& line) {
@@ -74,11 +82,9 @@ TaskItem read_choices(const JsonReader& line) {
 
 TaskItem item_of_contexts(std::vector<std::string> contexts, const std::string& continuation,
                           std::int64_t answer, const std::string& delimiter = " ") {
-  TaskItem item;
-  for (const std::string& context : contexts) item.requests.push_back({context, delimiter + continuation});
-  item.choices = std::move(contexts);
-  item.answer = answer;
-  return item;
+  return item_of(std::move(contexts), answer, [&](const std::string& context) {
+    return TaskRequest{context, delimiter + continuation};
+  });
 }
 
 TaskItem read_contexts(const JsonReader& line) {

@@ -13,6 +13,7 @@
 #include "assay/model/model.h"
 #include "assay/session/perplexity.h"
 #include "assay/studies/precision_cases.h"
+#include "assay/studies/session_result.h"
 
 namespace assay {
 
@@ -108,30 +109,15 @@ class PerplexityRun {
   // False once the whole run is stopped.
   bool score(Scored& scored) {
     const RunConfig& configuration = scored.configuration;
-    const auto read = [](const JsonReader& data) {
-      return std::pair(corpus_losses_from_json(data.at("losses")), session_facts_from_json(data.at("facts")));
-    };
-    const auto write = [](const auto& made) {
-      return nlohmann::ordered_json{{"losses", to_json(made.first)}, {"facts", to_json(made.second)}};
-    };
-    const auto make = [&] {
-      if (const auto why = context_.sessions->why_not(configuration)) throw Error("{}", *why);
-      Session& session = context_.sessions->of(configuration);
-      scored.facts = session.facts();
-      return std::pair(
-          session.score({corpus_.string(), window_of(context_, options_), options_.stride, options_.through}),
-          scored.facts);
-    };
-    const Attempt attempt = context_.sessions->attempt(
-        configuration,
-        [&] {
-          std::tie(scored.losses, scored.facts) =
-              resumed(context_.sweep.journal, "losses", configuration.key(), read, write, make);
-          context_.sessions->remember(configuration, scored.facts);
-        },
-        context_.sweep.should_stop);
-    scored.reason = attempt.reason;
-    return attempt.end != Attempt::End::stopped;
+    auto measured = measured_once(context_, configuration, "losses", configuration.key(), "losses",
+                                  corpus_losses_from_json, [&](Session& session) {
+                                    return session.score({corpus_.string(), window_of(context_, options_),
+                                                          options_.stride, options_.through});
+                                  });
+    scored.losses = std::move(measured.value);
+    scored.facts = std::move(measured.facts);
+    scored.reason = std::move(measured.reason);
+    return !measured.is_stopped;
   }
 
   static std::vector<double> negated(const std::vector<double>& values) {
@@ -144,12 +130,8 @@ class PerplexityRun {
     Row row;
     row.scenario = Scenario::perplexity;
     row.label = scored.configuration.label();
-    row.parameters = {{"configuration", row.label},
-                      {"precision", scored.facts.model.dtype.empty() ? row.label : scored.facts.model.dtype},
-                      {"device", scored.facts.device},
-                      {"kernels", scored.facts.kernels},
-                      {"threads", std::to_string(scored.facts.threads)},
-                      {"corpus", corpus_.filename().string()}};
+    row.parameters = parameters_of(scored.configuration, scored.facts);
+    row.parameters.emplace_back("corpus", corpus_.filename().string());
     row.setting = setting_of(scored.configuration, scored.facts);
     row.warnings = scored.facts.warnings;
     if (scored.configuration.model) row.parameters.emplace_back("model", *scored.configuration.model);
@@ -321,18 +303,10 @@ Study perplexity_study() {
       {.name = "perplexity",
        .title = "Perplexity",
        .description = "Compare the perplexity of precisions on one text",
-       .options = {option("precision", &Options::precisions, "Precisions to compare"),
-                   option("corpus", &Options::corpus, "Text to score",
-                          {.name_in_run = "corpus", .shown_default = "the one that ships"}),
-                   option("context", &Options::context, "Tokens per window of the scored text",
-                          {.min = 2,
-                           .name_in_run = "context",
-                           .shown_default = "the model's context; of several models the shortest"}),
-                   option("stride", &Options::stride, "Tokens from one window to the next",
-                          {.min = 1, .name_in_run = "stride", .shown_default = "half a window"}),
-                   choice("through", &Options::through, score_through_from_name, name_of,
-                          "Phase that scores the text: prefill, or decode, token by token",
-                          {.name_in_run = "through"})},
+       .options = with_more(text_options<Options>(),
+                            choice("through", &Options::through, score_through_from_name, name_of,
+                                   "Phase that scores the text: prefill, or decode, token by token",
+                                   {.name_in_run = "through"})),
        .is_in_suite = true,
        .cases = perplexity_cases,
        .run = [](const ExperimentContext& context,

@@ -7,6 +7,7 @@
 #include "assay/session/perplexity.h"
 #include "assay/studies/measured_divergence.h"
 #include "assay/studies/precision_cases.h"
+#include "assay/studies/session_result.h"
 
 namespace assay {
 
@@ -64,13 +65,8 @@ Row divergence_row(const MeasuredCandidate& candidate, const MeasuredDivergences
   Row row;
   row.scenario = Scenario::divergence;
   row.label = candidate.configuration.label();
-  row.parameters = {
-      {"configuration", row.label},
-      {"precision", candidate.facts.model.dtype.empty() ? row.label : candidate.facts.model.dtype},
-      {"device", candidate.facts.device},
-      {"kernels", candidate.facts.kernels},
-      {"threads", std::to_string(candidate.facts.threads)},
-      {"corpus", corpus.filename().string()}};
+  row.parameters = parameters_of(candidate.configuration, candidate.facts);
+  row.parameters.emplace_back("corpus", corpus.filename().string());
   row.setting = setting_of(candidate.configuration, candidate.facts);
   if (candidate.configuration.model) row.parameters.emplace_back("model", *candidate.configuration.model);
   if (!candidate.figures) {
@@ -226,18 +222,10 @@ Study divergence_study() {
       {.name = "divergence",
        .title = "Divergence",
        .description = "Measure the KL divergence of precisions from the baseline on one text",
-       .options = {option("precision", &Options::precisions, "Precisions to compare"),
-                   option("corpus", &Options::corpus, "Text to score",
-                          {.name_in_run = "corpus", .shown_default = "the one that ships"}),
-                   option("context", &Options::context, "Tokens per window of the scored text",
-                          {.min = 2,
-                           .name_in_run = "context",
-                           .shown_default = "the model's context; of several models the shortest"}),
-                   option("stride", &Options::stride, "Tokens from one window to the next",
-                          {.min = 1, .name_in_run = "stride", .shown_default = "half a window"}),
-                   option("divergence-tokens", &Options::max_tokens,
-                          "First tokens of the text on which divergence is measured",
-                          {.min = 2, .name_in_run = "divergence-tokens", .field = "max_tokens"})},
+       .options = with_more(text_options<Options>(),
+                            option("divergence-tokens", &Options::max_tokens,
+                                   "First tokens of the text on which divergence is measured",
+                                   {.min = 2, .name_in_run = "divergence-tokens", .field = "max_tokens"})),
        .is_in_suite = true,
        .cases = divergence_cases,
        .run = measure_divergence_study,

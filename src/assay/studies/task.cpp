@@ -11,6 +11,7 @@
 #include "assay/harness/worker_protocol.h"
 #include "assay/statistics/paired_counts.h"
 #include "assay/studies/precision_cases.h"
+#include "assay/studies/session_result.h"
 
 namespace assay {
 
@@ -91,44 +92,24 @@ class TaskRun {
   // False once the whole run is stopped.
   bool score(TaskOfConfiguration& scored) {
     const RunConfig& configuration = scored.configuration;
-    const auto read = [](const JsonReader& data) {
-      return std::pair(task_scores_from_json(data.at("scores")), session_facts_from_json(data.at("facts")));
-    };
-    const auto write = [](const auto& made) {
-      return nlohmann::ordered_json{{"scores", to_json(made.first)}, {"facts", to_json(made.second)}};
-    };
-    const auto make = [&] {
-      if (const auto why = context_.sessions->why_not(configuration)) throw Error("{}", *why);
-      Session& session = context_.sessions->of(configuration);
-      scored.facts = session.facts();
-      return std::pair(session.task(file_.string()), scored.facts);
-    };
-    const Attempt attempt = context_.sessions->attempt(
-        configuration,
-        [&] {
-          std::tie(scored.scores, scored.facts) = resumed(
-              context_.sweep.journal, "task", configuration.key() + " | " + items_.sha256, read, write, make);
-          context_.sessions->remember(configuration, scored.facts);
-          scored.figures = figures_of(items_, scored.scores->items);
-        },
-        context_.sweep.should_stop);
-    if (attempt.end != Attempt::End::done) scored.scores.reset();
-    scored.reason = attempt.reason;
-    return attempt.end != Attempt::End::stopped;
+    auto measured =
+        measured_once(context_, configuration, "task", configuration.key() + " | " + items_.sha256, "scores",
+                      task_scores_from_json, [&](Session& session) { return session.task(file_.string()); });
+    scored.scores = std::move(measured.value);
+    scored.facts = std::move(measured.facts);
+    scored.reason = std::move(measured.reason);
+    if (scored.scores) scored.figures = figures_of(items_, scored.scores->items);
+    return !measured.is_stopped;
   }
 
   Row row_of(const TaskOfConfiguration& scored, const TaskOfConfiguration& baseline) const {
     Row row;
     row.scenario = Scenario::task;
     row.label = scored.configuration.label();
-    row.parameters = {{"configuration", row.label},
-                      {"precision", scored.facts.model.dtype.empty() ? row.label : scored.facts.model.dtype},
-                      {"device", scored.facts.device},
-                      {"kernels", scored.facts.kernels},
-                      {"threads", std::to_string(scored.facts.threads)},
-                      {"task", file_.filename().string()},
-                      {"task_sha256", items_.sha256},
-                      {"protocol", fmt::format("lm-eval {}", items_.form)}};
+    row.parameters = parameters_of(scored.configuration, scored.facts);
+    row.parameters.emplace_back("task", file_.filename().string());
+    row.parameters.emplace_back("task_sha256", items_.sha256);
+    row.parameters.emplace_back("protocol", fmt::format("lm-eval {}", items_.form));
     row.setting = setting_of(scored.configuration, scored.facts);
     row.warnings = scored.facts.warnings;
     if (scored.configuration.model) row.parameters.emplace_back("model", *scored.configuration.model);
