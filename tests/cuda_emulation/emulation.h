@@ -102,7 +102,6 @@ inline void warp_barrier() {
   emulation::warp_operation(emulation::WarpOperation::barrier, 0, nullptr, [](void* const*) {});
 }
 
-inline void let_next_start() {}
 inline void wait_for_previous() {
   emulation::has_waited[emulation::here.thread] = true;
 }

@@ -71,14 +71,12 @@ ASSAY_DEVICE void store_head(const StoreArgs& a, std::int64_t row, std::int64_t 
 }
 
 ASSAY_KERNEL_OF(32) store_rows(StoreArgs a) {
-  let_next_start();
   wait_for_previous();
   store_head(a, block_x(), block_y(), block_z() == 0);
 }
 
 // A warp per row and head: of queries, of keys, of values.
 ASSAY_KERNEL_OF(32) rotate_and_store(RotateStoreArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_x(), head = block_y(), queries = a.rotate.heads - a.store.cache.kv_heads;
   const bool is_turned = head < a.rotate.heads;
@@ -253,7 +251,8 @@ ASSAY_DEVICE void order_attended(const AttendArgs& a, std::int64_t row, std::int
 
 // A row of padding, by four threads.
 template <bool IsOrdered>
-ASSAY_DEVICE void clear_attended(const AttendArgs& a, std::int64_t row, std::int64_t head, std::int32_t first) {
+ASSAY_DEVICE void clear_attended(const AttendArgs& a, std::int64_t row, std::int64_t head,
+                                 std::int32_t first) {
   const std::int64_t dim = a.cache.head_dim;
   for (std::int64_t i = first; i < dim; i += 4) {
     Global<float>(a.out)[row * a.out_stride + head * dim + i] = 0;
@@ -279,7 +278,6 @@ ASSAY_DEVICE Global<float> chunk_scratch(const AttendArgs& a, std::int64_t row, 
 // A block per row (block_y) and head (block_z); block_x: one, which takes all chunks, or one for each chunk,
 // which leaves its state in scratch memory for merge_chunks.
 ASSAY_KERNEL_OF(kAttendThreads) attend_rows(AttendArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), head = block_z();
   const bool takes_all = grid_x() == 1;
@@ -326,7 +324,6 @@ ASSAY_KERNEL_OF(kAttendThreads) attend_rows(AttendArgs a) {
 
 // A block per row (block_y) and head (block_z); a.longest tells how many chunks scratch memory has room for.
 ASSAY_KERNEL_OF(kAttendThreads) merge_chunks(AttendArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), head = block_z();
   const std::int64_t chunks = (a.longest + kChunkKeys - 1) / kChunkKeys;

@@ -497,7 +497,6 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
 template <typename Type, int KeyDim, int Dim>
 ASSAY_KERNEL_OF(kAttendThreads)
 attend_tiles(AttendTilesArgs a) {
-  let_next_start();
   wait_for_previous();
   const AttendPlace at(a, KeyDim / Dim);
   load_queries<Type, KeyDim>(a, at, AttendMemory<Type, KeyDim, Dim>(a.stages).queries);

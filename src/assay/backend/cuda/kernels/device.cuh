@@ -49,17 +49,14 @@ ASSAY_DEVICE void warp_barrier() {
 }
 
 // Programmatic dependent launch (CUDA C++ Programming Guide, "Programmatic Dependent Launch and
-// Synchronization"): a kernel may start before the one in front of it has ended, to load what no kernel
-// writes. Every thread waits before it touches anything else, and before it ends: a later kernel waits for
-// this one alone.
-ASSAY_DEVICE void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+// Synchronization"): a kernel may start before the one in front of it has ended, to load what that one does
+// not write. It lets the next one start only once it has waited itself: so all kernels but the one in front
+// have ended when a kernel starts. Every thread waits before it touches what the kernel in front writes, and
+// before it ends.
 ASSAY_DEVICE void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
@@ -83,8 +80,8 @@ class Global {
   ASSAY_DEVICE U load(std::int64_t i) const {
     return reinterpret_cast<const U*>(address_)[i];
   }
-  // 16 bytes, by loads that stay where they stand: a compiler sinks others to their use, and a warp then waits
-  // for each. What is read once leaves the L1 cache alone; what a kernel in front wrote goes past it.
+  // 16 bytes, by loads that stay where they stand: a compiler sinks others to their use, and a warp then
+  // waits for each. What is read once leaves the L1 cache alone; what a kernel in front wrote goes past it.
   ASSAY_DEVICE Words4 load_once(std::int64_t i) const {
     Words4 r;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -42,7 +42,6 @@ ASSAY_DEVICE void expand_codes(const ExpandArgs& a, const Words4& words, const S
 
 // A warp per tile: its lanes read 512 bytes in a row and write 32 of each row at a time.
 ASSAY_KERNEL_OF(kLinearThreads) expand_matrix(ExpandArgs a) {
-  let_next_start();
   const Matrix& m = a.matrix;
   const Shared<float> codebook = shared<float>(0);
   if (thread_index() < 16) codebook[thread_index()] = m.codebook[thread_index()];
@@ -79,7 +78,6 @@ ASSAY_KERNEL_OF(kLinearThreads) expand_matrix(ExpandArgs a) {
 
 // A thread per element, as in kernels/rows.cuh.
 ASSAY_KERNEL finish_sums(FinishArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;

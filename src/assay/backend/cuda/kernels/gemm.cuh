@@ -16,7 +16,6 @@ inline constexpr int kStages = 3, kStageSteps = 4, kStepBytes = 32, kStageBytes 
 
 // A thread per 16 bytes of a row: inputs as the tensor cores take them, zero from the last on.
 ASSAY_KERNEL_OF(kLinearThreads) round_inputs(RoundArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), chunk = std::int64_t{block_x()} * kLinearThreads + thread_index();
   if (chunk >= a.out_stride / 16) return;
@@ -322,7 +321,6 @@ ASSAY_DEVICE void add_partial(const GemmInputs& in, const Take& take) {
 template <typename Tiles, int Strips, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 gemm_tiles(GemmArgs a) {
-  let_next_start();
   wait_for_previous();
   const GemmPlace<Strips, Blocks, 1> at(a.in);
   GemmSums<float, Strips, Blocks> sums;
@@ -334,7 +332,6 @@ gemm_tiles(GemmArgs a) {
 template <int Strips, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 gemm_int8(GemmInt8Args a) {
-  let_next_start();
   wait_for_previous();
   const GemmPlace<Strips, Blocks, 1> at(a.in);
   GemmSums<std::int32_t, Strips, Blocks> sums;
@@ -347,7 +344,6 @@ gemm_int8(GemmInt8Args a) {
 template <typename Type, int Strips, int Blocks>
 ASSAY_KERNEL_OF(kLinearThreads)
 gemm_codes(GemmArgs a) {
-  let_next_start();
   wait_for_previous();
   const GemmPlace<Strips, Blocks, kStageSteps> at(a.in);
   GemmSums<float, Strips, Blocks> sums;
@@ -357,13 +353,11 @@ gemm_codes(GemmArgs a) {
 }
 
 ASSAY_KERNEL_OF(kLinearThreads) add_ranges_of_gemm(GemmArgs a) {
-  let_next_start();
   wait_for_previous();
   add_partial<float>(
       a.in, [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
 }
 ASSAY_KERNEL_OF(kLinearThreads) add_ranges_of_int8(GemmInt8Args a) {
-  let_next_start();
   wait_for_previous();
   add_partial<std::int32_t>(a.in, [&](std::int64_t row, std::int64_t output, std::int32_t sum) {
     finish_int8(a.linear, row, output, sum);

@@ -13,7 +13,6 @@ ASSAY_KERNEL_OF(kLinearThreads, 2) linear_grouped(LinearArgs a) {
   const Shared<float> codebook = shared<float>(0), partial = shared<float>(64);
   if (thread_index() < 16) codebook[thread_index()] = a.weight.codebook[thread_index()];
   barrier();
-  let_next_start();
   wait_for_previous();
   MadeRows in(a, at.end * kSpan, 64 + kPartialBytes<kFourBitRows>);
   const std::int32_t column = at.lane % 16, half = at.lane / 16;

@@ -17,7 +17,6 @@ ASSAY_DEVICE Best better(Best a, Best b) {
 }
 
 ASSAY_KERNEL_OF(kHeadThreads) argmax_rows(ArgmaxArgs a) {
-  let_next_start();
   wait_for_previous();
   constexpr int kWarps = kHeadThreads / kWarp;
   const Global<const float> x = Global<const float>(a.x) + block_x() * a.x_stride;
@@ -61,7 +60,6 @@ ASSAY_DEVICE std::int32_t index_of(std::uint64_t key) {
 
 // Blocks along the logits (block_x) of a row (block_y).
 ASSAY_KERNEL_OF(kHeadThreads) best_keys(BestKeyArgs a) {
-  let_next_start();
   wait_for_previous();
   const Global<const float> x = Global<const float>(a.x) + block_y() * a.x_stride;
   std::uint64_t best = 0;
@@ -74,7 +72,6 @@ ASSAY_KERNEL_OF(kHeadThreads) best_keys(BestKeyArgs a) {
 
 // A block per row.
 ASSAY_KERNEL_OF(kHeadThreads) next_token(NextTokenArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_x();
   const Global<std::uint64_t> keys(a.keys);
@@ -98,7 +95,6 @@ ASSAY_KERNEL_OF(kHeadThreads) next_token(NextTokenArgs a) {
 }
 
 ASSAY_KERNEL_OF(kHeadThreads) log_probability_rows(LogProbabilityArgs a) {
-  let_next_start();
   wait_for_previous();
   const Global<const float> x = Global<const float>(a.x) + block_x() * a.x_stride;
   float most = -infinity();

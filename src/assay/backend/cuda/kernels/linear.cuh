@@ -42,7 +42,6 @@ template <int Ahead>
 class TileStream {
  public:
   ASSAY_DEVICE TileStream(const LinearPlace& at, const Global<const std::byte>& data) : at_(at), data_(data) {
-    let_next_start();
     ASSAY_UNROLL
     for (int j = 0; j < Ahead; ++j)
       if (at.begin + j < at.end) ahead_[j] = at.tile(data, at.begin + j);

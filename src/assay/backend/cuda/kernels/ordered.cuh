@@ -1,5 +1,5 @@
-// Matrix multiplications of few rows by 16-bit matrices and 4-bit codes: the rows are rounded and put into the
-// order of operand B before it, once, so that a lane reads what it multiplies 16 bytes at a time.
+// Matrix multiplications of few rows by 16-bit matrices and 4-bit codes: the rows are rounded and put into
+// the order of operand B before it, once, so that a lane reads what it multiplies 16 bytes at a time.
 //
 // 32 inputs of a row are 16 words: word 4 t + 2 s + h holds inputs 16 s + 8 h + 2 t and the one behind it,
 // which lane 4 g + t multiplies in the k16 step s (PTX ISA, "Matrix Fragments for mma.m16n8k16").
@@ -20,7 +20,6 @@ ASSAY_DEVICE std::int64_t input_of_word(std::int64_t word) {
 // A thread per word: as the inputs lie in memory, or as an operation in front would make them. Of a norm a
 // block makes the whole row.
 ASSAY_KERNEL_OF(kLinearThreads) order_inputs(OrderArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), words = a.out_stride / 4, n = a.inputs;
   const bool is_norm = a.made.kind == FusedPrologue::Kind::norm,
@@ -102,7 +101,10 @@ ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const OrderedPlace& at, co
 
 // Units of 32 inputs whose weights are on their way: 1,024 bytes each; many rows need the registers.
 template <int Blocks>
-inline constexpr int kUnitsAhead = Blocks == 1 ? 8 : Blocks == 2 ? 4 : Blocks == 4 ? 2 : 1;
+inline constexpr int kUnitsAhead = Blocks == 1   ? 8
+                                   : Blocks == 2 ? 4
+                                   : Blocks == 4 ? 2
+                                                 : 1;
 
 template <typename Type, int Blocks>
 ASSAY_DEVICE void multiply_tile(float (&c)[Blocks][4], const Words4& weights, const Words4 (&x)[Blocks],
@@ -124,7 +126,6 @@ ordered_halves(OrderedArgs a) {
   const std::int32_t begin = (at.begin + 1) / 2, end = larger(at.end / 2, begin);
   const bool has_first = at.begin % 2 != 0 && at.begin < at.end,
              has_last = at.end % 2 != 0 && at.end > 2 * begin;
-  let_next_start();
   Words4 ahead[kAhead][2], first = {}, last = {};
   if (has_first) first = at.tile(at.begin);
   ASSAY_UNROLL
@@ -185,7 +186,9 @@ ASSAY_DEVICE void expand_codes_of_bank(std::uint32_t (&a)[4], std::uint32_t code
 
 // Tiles of 64 codes ahead; a block has a table of 32 KiB, so that several blocks share a processor.
 template <int Blocks>
-inline constexpr int kCodeTilesAhead = Blocks == 1 ? 4 : Blocks == 2 ? 2 : 1;
+inline constexpr int kCodeTilesAhead = Blocks == 1   ? 4
+                                       : Blocks == 2 ? 2
+                                                     : 1;
 
 // 4-bit codes in groups of at least 16. Scales multiply sums; of groups of 64 and more they are on their way
 // with the codes.
@@ -233,7 +236,6 @@ ordered_codes(OrderedArgs a) {
   const auto at = OrderedPlace::of<MatrixFormat::four_bit>(a, 8 * Blocks);
   const GroupScales scales(a.weight, at.strip);
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
-  let_next_start();
   CodeTiles<Type, HasWideGroups, Blocks> tiles{at, scales, table, steps_of_group(a.weight.group), {}, {}, {}};
   ASSAY_UNROLL
   for (int j = 0; j < kAhead; ++j)

@@ -22,7 +22,6 @@ ASSAY_DEVICE float rounded_to_f16(float x) {
 
 // A thread per feature, which looks at all rows.
 ASSAY_KERNEL_OF(kQuantizeThreads) mark_outliers(QuantizeArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t k = std::int64_t{block_x()} * kQuantizeThreads + thread_index();
   if (k >= a.inputs) return;
@@ -35,7 +34,6 @@ ASSAY_KERNEL_OF(kQuantizeThreads) mark_outliers(QuantizeArgs a) {
 
 // One block: features that are marked, in order.
 ASSAY_KERNEL_OF(kQuantizeThreads) list_outliers(QuantizeArgs a) {
-  let_next_start();
   wait_for_previous();
   constexpr int kWarps = kQuantizeThreads / kWarp;
   const Shared<std::int32_t> counts = shared<std::int32_t>(0);
@@ -73,7 +71,6 @@ ASSAY_KERNEL_OF(kQuantizeThreads) list_outliers(QuantizeArgs a) {
 
 // A block per row: its lowest and highest number, zero included.
 ASSAY_KERNEL_OF(kQuantizeThreads) row_ranges(QuantizeArgs a) {
-  let_next_start();
   wait_for_previous();
   const Shared<float> partial = shared<float>(0);
   const FactoredRow x(a, block_x());
@@ -184,7 +181,6 @@ ASSAY_DEVICE void quantize_symmetric(const QuantizeArgs& a, std::int64_t row, co
 
 // A block per row.
 ASSAY_KERNEL_OF(kQuantizeThreads) quantize_rows(QuantizeArgs a) {
-  let_next_start();
   wait_for_previous();
   if (a.kind == QuantizeArgs::Kind::symmetric)
     quantize_symmetric(a, block_x(), shared<float>(0));
@@ -194,7 +190,6 @@ ASSAY_KERNEL_OF(kQuantizeThreads) quantize_rows(QuantizeArgs a) {
 
 // A block per row, a warp per group.
 ASSAY_KERNEL_OF(kQuantizeThreads) quantize_groups(QuantizeGroupsArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_x(), groups = groups_of_strip(a.inputs, a.group);
   const Shared<float> partial = shared<float>(0);

@@ -18,7 +18,6 @@ ASSAY_DEVICE void embed_row(const EmbedArgs& a, std::int64_t row, std::int64_t i
 
 // A block per row.
 ASSAY_KERNEL embed_rows(EmbedArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_x();
   embed_row(a, row, a.tokens.data ? Global<const std::int32_t>(a.ids)[row] : 0,
@@ -27,7 +26,6 @@ ASSAY_KERNEL embed_rows(EmbedArgs a) {
 
 // A block per part of a row.
 ASSAY_KERNEL norm_rows(NormArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_x() / a.groups, group = block_x() % a.groups;
   const std::int64_t from = a.row_of ? Global<const std::int32_t>(a.row_of)[row] : row;
@@ -45,7 +43,6 @@ ASSAY_DEVICE std::int64_t element_index() {
 }
 
 ASSAY_KERNEL gather_rows(GatherArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
@@ -54,7 +51,6 @@ ASSAY_KERNEL gather_rows(GatherArgs a) {
 }
 
 ASSAY_KERNEL gate_rows(GatedArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
@@ -63,7 +59,6 @@ ASSAY_KERNEL gate_rows(GatedArgs a) {
 }
 
 ASSAY_KERNEL add_rows(AddArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
@@ -72,7 +67,6 @@ ASSAY_KERNEL add_rows(AddArgs a) {
 }
 
 ASSAY_KERNEL bend_rows(BendArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t row = block_y(), i = element_index();
   if (i >= a.n) return;
@@ -96,7 +90,6 @@ ASSAY_DEVICE void rotate_pair(const RotateArgs& a, std::int64_t row, std::int64_
 
 // A thread per pair.
 ASSAY_KERNEL rotate_rows(RotateArgs a) {
-  let_next_start();
   wait_for_previous();
   const std::int64_t at = element_index();
   if (at < a.heads * a.pairs) rotate_pair(a, block_y(), at / a.pairs, at % a.pairs);

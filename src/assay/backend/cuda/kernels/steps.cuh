@@ -12,7 +12,6 @@ namespace device {
 inline constexpr int kProbeThreads = 256;
 
 ASSAY_KERNEL_OF(kProbeThreads) read_probe(ReadProbeArgs a) {
-  let_next_start();
   wait_for_previous();
   constexpr int kLoads = 4;
   constexpr std::int64_t kShift = 61;  // blocks
@@ -54,7 +53,6 @@ ASSAY_DEVICE void multiply_rounds(const MultiplyProbeArgs& args, const Multiply&
 
 #define ASSAY_MULTIPLY_PROBE(name, C, mma)                                                             \
   ASSAY_KERNEL_OF(kProbeThreads) name(MultiplyProbeArgs args) {                                        \
-    let_next_start();                                                                                  \
     wait_for_previous();                                                                               \
     multiply_rounds<C>(                                                                                \
         args, [](C(&c)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2]) { mma(c, a, b); }); \
@@ -66,7 +64,6 @@ ASSAY_MULTIPLY_PROBE(multiply_s8, std::int32_t, mma_s8)
 #undef ASSAY_MULTIPLY_PROBE
 
 ASSAY_KERNEL_OF(kProbeThreads) multiply_float32(MultiplyProbeArgs args) {
-  let_next_start();
   wait_for_previous();
   const float a = float_of(args.a), b = float_of(args.b);
   float x[kProbeFmas] = {};
@@ -81,7 +78,6 @@ ASSAY_KERNEL_OF(kProbeThreads) multiply_float32(MultiplyProbeArgs args) {
 }
 
 ASSAY_KERNEL_OF(32) do_nothing(NothingArgs) {
-  let_next_start();
   wait_for_previous();
 }
 
