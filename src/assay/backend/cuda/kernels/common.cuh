@@ -69,29 +69,95 @@ ASSAY_DEVICE float block_largest(float x, const Shared<float>& partial) {
 struct Moments {
   float mean, scale;
 };
-// In all threads. Sums have one order whatever the block: rows of up to 256 are a warp's, each warp makes
-// them.
-ASSAY_DEVICE Moments moments_of(const Global<const float>& x, std::int64_t n, bool subtracts_mean,
-                                float epsilon, const Shared<float>& partial) {
-  const bool is_of_warp = n <= 256;
-  const std::int64_t first = is_of_warp ? thread_index() % kWarp : thread_index(),
-                     step = is_of_warp ? kWarp : block_threads();
-  const auto sum_of = [&](float sum) { return is_of_warp ? warp_sum(sum) : block_sum(sum, partial); };
-  const auto count = static_cast<float>(n);
-  float mean = 0;
+// Sums over rows have one order, whoever makes them: those of 16 elements side by side (a part), of parts 16
+// apart, and of these 16. Squares are taken about the mean of a part, then about that of the row (Chan et al.
+// 1979, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances").
+inline constexpr std::int32_t kPartElements = 16, kPartsApart = 16;
+ASSAY_DEVICE float half_warp_sum(float x) {
+  for (int lanes = kPartElements / 2; lanes > 0; lanes /= 2) x += shuffle_xor(x, lanes);
+  return x;
+}
+// The sum of a part, an element a lane of half a warp, and the sum of squared distances from its mean.
+ASSAY_DEVICE Floats2 part_moments(float x, std::int32_t count) {
+  const bool is_there = thread_index() % kPartElements < count;
+  const float sum = half_warp_sum(is_there ? x : 0.0F);
+  const float d = is_there ? x - sum / static_cast<float>(count) : 0.0F;
+  return {sum, half_warp_sum(d * d)};
+}
+ASSAY_DEVICE std::int32_t elements_of_part(std::int32_t n, std::int32_t part) {
+  return smaller(n - part * kPartElements, kPartElements);
+}
+ASSAY_DEVICE float squares_about(const Floats2& part, std::int32_t count, float mean) {
+  const float d = part.x / static_cast<float>(count) - mean;
+  return fmaf(static_cast<float>(count) * d, d, part.y);
+}
+ASSAY_DEVICE Moments moments_of_sums(float mean, float squares, std::int32_t n, float epsilon) {
+  squares += squares - squares;  // in a row with infinity NaN, which would leave zeros beside it
+  return {mean, 1.0F / sqrtf(squares / static_cast<float>(n) + epsilon)};
+}
+// From parts that are there already: part(i). In all lanes of a warp, which need not be all of a block.
+template <typename Part>
+ASSAY_DEVICE Moments merged_moments(std::int32_t n, bool subtracts_mean, float epsilon, const Part& part) {
+  const std::int32_t first = thread_index() % kPartsApart, parts = (n + kPartElements - 1) / kPartElements;
+  float mean = 0, squares = 0;
   if (subtracts_mean) {
     float sum = 0;
-    for (std::int64_t i = first; i < n; i += step) sum += x[i];
-    mean = sum_of(sum) / count;
+    for (std::int32_t i = first; i < parts; i += kPartsApart) sum += part(i).x;
+    mean = half_warp_sum(sum) / static_cast<float>(n);
   }
-  float squares = 0;
-  for (std::int64_t i = first; i < n; i += step) {
-    const float d = x[i] - mean;
-    squares = fmaf(d, d, squares);
+  for (std::int32_t i = first; i < parts; i += kPartsApart)
+    squares += squares_about(part(i), elements_of_part(n, i), mean);
+  return moments_of_sums(mean, half_warp_sum(squares), n, epsilon);
+}
+ASSAY_DEVICE Moments moments_left(const MomentParts& left, std::int64_t row, std::int64_t n,
+                                  bool subtracts_mean, float epsilon) {
+  const Global<const Floats2> parts = Global<float>(left.data).as<const Floats2>() + row * (left.stride / 2);
+  return merged_moments(static_cast<std::int32_t>(n), subtracts_mean, epsilon,
+                        [&](std::int32_t i) { return parts[i]; });
+}
+// From the row itself, in all threads: of up to 256 elements each warp makes them for itself, of more a block
+// of 256 threads together, with 16 floats of shared memory.
+ASSAY_DEVICE Moments moments_of(const Global<const float>& x, std::int64_t elements, bool subtracts_mean,
+                                float epsilon, const Shared<float>& partial) {
+  const auto n = static_cast<std::int32_t>(elements), lane = thread_index() % kPartElements;
+  const auto part = [&](std::int32_t i) {
+    const std::int32_t count = elements_of_part(n, i);
+    return part_moments(lane < count ? x[i * kPartElements + lane] : 0.0F, count);
+  };
+  if (n <= kPartElements * kPartsApart) {
+    Floats2 own{0, 0};
+    for (std::int32_t i = 0; i * kPartElements < n; ++i) {
+      const Floats2 made = part(i);
+      if (i == lane) own = made;
+    }
+    return merged_moments(n, subtracts_mean, epsilon, [&](std::int32_t) { return own; });
   }
-  squares = sum_of(squares);
-  squares += squares - squares;  // in a row with infinity NaN, which would leave zeros beside it
-  return {mean, 1.0F / sqrtf(squares / count + epsilon)};
+  const std::int32_t own = thread_index() / kPartElements;
+  const auto sum_of = [&](float sum) {
+    if (lane == 0) partial[own] = sum;
+    barrier();
+    sum = half_warp_sum(partial[lane]);
+    barrier();
+    return sum;
+  };
+  float mean = 0, squares = 0;
+  // All lanes of a warp take part in a shuffle: both halves go as far as the first of them.
+  const std::int32_t first = own & ~1;
+  if (subtracts_mean) {
+    float sum = 0;
+    for (std::int32_t i = first; i * kPartElements < n; i += kPartsApart) {
+      const std::int32_t at = i + (own & 1);
+      const Floats2 made = part(at);
+      if (at * kPartElements < n) sum += made.x;
+    }
+    mean = sum_of(sum) / static_cast<float>(n);
+  }
+  for (std::int32_t i = first; i * kPartElements < n; i += kPartsApart) {
+    const std::int32_t at = i + (own & 1);
+    const Floats2 made = part(at);
+    if (at * kPartElements < n) squares += squares_about(made, elements_of_part(n, at), mean);
+  }
+  return moments_of_sums(mean, sum_of(squares), n, epsilon);
 }
 ASSAY_DEVICE float normed(float x, const Moments& of_row, const Global<const float>& gain,
                           const Global<const float>& bias, std::int64_t i) {

@@ -49,7 +49,7 @@ class MadeRows {
         up_(in_.x + in_.inputs, a.x_stride, a.rows, a.weight.inputs),
         gain_(a.made.gain),
         bias_(a.made.bias),
-        moments_(byte + 4 * kRanges),
+        moments_(byte + 4 * kPartsApart),
         values_(byte + kMomentBytes + thread_index() / kWarp * kMadeBytesOfWarp),
         at_once_(static_cast<std::int32_t>(kMadeAtOnce) *
                  (static_cast<std::int32_t>(kMaxPrologueRows) / static_cast<std::int32_t>(in_.rows))),

@@ -35,7 +35,16 @@ struct OrderedRowsOut {
   bool is_float16 = false;            // or bfloat16
 };
 
-// What a matrix multiplication does with its sums: out = activation(sum + bias), or +=.
+// Of each 16 columns of a row the sum and the sum of squared distances from their mean, which a norm of the
+// row is made of (kernels/common.cuh): [rows][columns / 16, rounded up][2]. Null: they are not there.
+struct MomentParts {
+  DevicePointer<float> data = {};
+  std::int64_t stride = 0;  // floats from row to row, even
+};
+
+// What a matrix multiplication does with its sums: out = activation(sum + bias), or +=. With `gated` columns
+// of out there are twice as many outputs: out[i] = activation(sum[i] + bias[i]) * (sum[i + gated] + bias[i +
+// gated]).
 struct Epilogue {
   DevicePointer<const float> bias = {};  // [outputs], or null
   Activation activation = Activation::none;
@@ -43,6 +52,8 @@ struct Epilogue {
   DevicePointer<float> out = {};
   std::int64_t out_stride = 0;
   OrderedRowsOut ordered = {};
+  std::int64_t gated = 0;    // of few rows; a multiple of 16; without `adds`
+  MomentParts moments = {};  // written, of what is in out then; of few rows
 };
 
 // How sums are formed where the weights leave a choice.
@@ -74,6 +85,7 @@ struct FusedPrologue {
   float epsilon = 0;
   bool subtracts_mean = false;
   Activation activation = Activation::silu;  // for a gate: x has 2 * inputs columns
+  MomentParts moments = {};  // of the rows that a norm is of, with its bits; null: they are made of x
 };
 inline constexpr std::int64_t kMaxPrologueRows = 4;
 // Inputs that are put into order first (OrderArgs) are made once: those of all few rows.
@@ -82,7 +94,7 @@ inline constexpr std::int64_t kFewRows = 16, kMaxOrderedPrologueRows = kFewRows;
 // takes 8 floats more, so that lanes of four rows meet no bank twice.
 inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;
 // Bytes of shared memory: sums of warps, moments of rows, and what each of 8 warps has made.
-inline constexpr std::int64_t kMomentBytes = (8 + 2 * kMaxPrologueRows) * 4,
+inline constexpr std::int64_t kMomentBytes = (16 + 2 * kMaxPrologueRows) * 4,
                               kMadeBytesOfWarp = kMaxPrologueRows * (kMadeAtOnce + kMadePadding) * 4;
 inline constexpr std::uint32_t kMadeBytes = kMomentBytes + 8 * kMadeBytesOfWarp;
 
