@@ -293,13 +293,27 @@ ASSAY_DEVICE void put_ordered(const OrderedRowsOut& to, std::int64_t row, std::i
       static_cast<std::uint16_t>(to.is_float16 ? f16_bits(value) : bf16_bits(value));
 }
 
-ASSAY_DEVICE void finish(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) {
+// Both return what is in out then.
+ASSAY_DEVICE float finish(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) {
   if (to.bias) sum += Global<const float>(to.bias)[output];
   float value = activate(to.activation, sum);
   const Global<float> out = Global<float>(to.out) + (row * to.out_stride + output);
   if (to.adds) value += out[0];
   out[0] = value;
   put_ordered(to.ordered, row, output, value);
+  return value;
+}
+// Of the sums of a gate and of what it multiplies.
+ASSAY_DEVICE float finish_gated(const Epilogue& to, std::int64_t row, std::int64_t output, float gate,
+                                float sum) {
+  if (const Global<const float> bias(to.bias); bias) {
+    gate += bias[output];
+    sum += bias[output + to.gated];
+  }
+  const float value = activate(to.activation, gate) * sum;
+  Global<float>(to.out)[row * to.out_stride + output] = value;
+  put_ordered(to.ordered, row, output, value);
+  return value;
 }
 
 }  // namespace assay::cuda::device

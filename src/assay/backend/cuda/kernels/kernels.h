@@ -257,6 +257,10 @@ void run(Runtime& runtime, const NextTokenArgs& args);
 inline constexpr int kRowBlocks = 4;
 // For many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
 inline constexpr int kGemmSizes = 2;
+// Of rows in order; with a gate for up to 16 rows; and of rows that each block norms, up to 8.
+struct OrderedKernels {
+  Kernel<OrderedArgs> rows[kRowBlocks], gated[2], normed, normed_gated;
+};
 struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
@@ -272,10 +276,9 @@ struct Kernels {
   Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks];
   Kernel<OrderArgs> order_inputs;
-  Kernel<OrderedArgs> ordered_float16[kRowBlocks], ordered_bfloat16[kRowBlocks];
+  OrderedKernels ordered_float16, ordered_bfloat16;
   // In groups of 64 inputs and more, and in smaller ones.
-  Kernel<OrderedArgs> wide_float16[kRowBlocks], wide_bfloat16[kRowBlocks];
-  Kernel<OrderedArgs> narrow_float16[kRowBlocks], narrow_bfloat16[kRowBlocks];
+  OrderedKernels wide_float16, wide_bfloat16, narrow_float16, narrow_bfloat16;
   Kernel<LinearArgs> four_bit_float32;
   Kernel<LinearArgs> four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;

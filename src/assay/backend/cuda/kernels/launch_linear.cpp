@@ -116,18 +116,47 @@ bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
   return true;
 }
 
-// Puts the rows into order in scratch memory and multiplies them.
+// One block of 8 rows, or of 16 where they have a gate; more rows in as many as they need.
+LaunchShape ordered_shape(const OrderedArgs& args, std::int64_t rows, std::uint32_t more_bytes) {
+  const std::int64_t strips = strips_of(args.to.gated > 0 ? args.to.gated : args.weight.outputs);
+  return {.grid_x = count_of(strips),
+          .grid_y = blocks_of(args.rows, rows),
+          .block = count_of(kThreads),
+          .shared_bytes = more_bytes + partial_bytes(rows) * (args.to.gated > 0 ? 2 : 1)};
+}
+
+void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, const OrderedArgs& args,
+                      std::uint32_t more_bytes) {
+  if (args.to.gated == 0) return launch_linear(runtime, kernels.rows, args, more_bytes);
+  const int i = args.rows > 8 ? 1 : 0;
+  launch(runtime, kernels.gated[i], ordered_shape(args, std::int64_t{8} << i, more_bytes), args);
+}
+
+// Puts the rows into order in scratch memory, or lets each block norm them, and multiplies them.
 void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
-                 const Kernel<OrderedArgs> (&kernels)[kRowBlocks], std::uint32_t more_bytes) {
+                 const OrderedKernels& kernels, std::uint32_t more_bytes) {
   if (args.rows == 0) return;
+  if (args.to.gated > 0 && (args.rows > kFewRows || args.to.gated % 16 != 0 ||
+                            2 * args.to.gated != args.weight.outputs || args.to.adds))
+    throw Error(
+        "a multiplication with a gate has {} rows and {} outputs, {} of them the gate's; at most {} "
+        "rows and half of the outputs, a multiple of 16, were expected",
+        args.rows, args.weight.outputs, args.to.gated, kFewRows);
   const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic);
-  const auto multiply = [&](DevicePointer<const std::byte> x) {
-    launch_linear(
-        runtime, kernels,
-        OrderedArgs{.x = x, .x_stride = stride, .rows = args.rows, .weight = args.weight, .to = args.to},
-        more_bytes);
-  };
-  if (args.ordered) return multiply(args.ordered);
+  OrderedArgs product{
+      .x = args.ordered, .x_stride = stride, .rows = args.rows, .weight = args.weight, .to = args.to};
+  if (args.ordered) return multiply_ordered(runtime, kernels, product, more_bytes);
+  const bool is_norm = args.made.kind == FusedPrologue::Kind::norm,
+             has_moments = static_cast<bool>(args.made.moments.data);
+  if (is_norm && has_moments && args.rows <= kMaxNormedRows) {
+    product.made_of = args.x;
+    product.made_stride = args.x_stride;
+    product.made = args.made;
+    return launch(
+        runtime, args.to.gated > 0 ? kernels.normed_gated : kernels.normed,
+        ordered_shape(product, 8, more_bytes + count_of(normed_rows_bytes(args.rows, args.weight.inputs))),
+        product);
+  }
   if (args.rows * stride > args.scratch.bytes)
     throw Error(
         "a multiplication puts {} rows of {} inputs into {} bytes of scratch memory; {} were expected",
@@ -140,14 +169,14 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
                         .arithmetic = arithmetic,
                         .out = args.scratch.data,
                         .out_stride = stride};
-  const bool is_norm = args.made.kind == FusedPrologue::Kind::norm;
   launch(runtime, runtime.kernels().order_inputs,
-         {.grid_x = is_norm ? 1 : std::max(1U, blocks_of(stride / 4, kThreads)),
+         {.grid_x = is_norm && !has_moments ? 1 : std::max(1U, blocks_of(stride / 4, kThreads)),
           .grid_y = count_of(args.rows),
           .block = count_of(kThreads),
           .shared_bytes = kReduceBytes},
          order);
-  multiply(args.scratch.data);
+  product.x = args.scratch.data;
+  multiply_ordered(runtime, kernels, product, more_bytes);
 }
 
 bool is_power_of_two(std::int64_t n) {

@@ -108,13 +108,26 @@ struct OrderArgs {
   DevicePointer<std::byte> out = {};  // 16-byte aligned
   std::int64_t out_stride = 0;        // bytes: rounded_inputs_stride()
 };
-// Those rows times a matrix in float16, bfloat16 or four_bit.
+// Those rows times a matrix in float16, bfloat16 or four_bit; or rows that the product norms itself.
 struct OrderedArgs {
   DevicePointer<const std::byte> x = {};
   std::int64_t x_stride = 0, rows = 0;
   Matrix weight = {};
   Epilogue to = {};
+  DevicePointer<const float> made_of = {};
+  std::int64_t made_stride = 0;
+  FusedPrologue made = {};  // a norm whose moments are there
 };
+// Most units of 32 inputs of which a warp makes normed rows: odd, so that rows meet no bank twice.
+ASSAY_HOST_DEVICE constexpr std::int64_t normed_units(std::int64_t inputs) {
+  return ((inputs + 15) / 16 / 16 + 2) | 1;
+}
+inline constexpr std::int64_t kNormedMomentBytes = 64;
+ASSAY_HOST_DEVICE constexpr std::int64_t normed_rows_bytes(std::int64_t rows, std::int64_t inputs) {
+  return kNormedMomentBytes + 8 * rows * normed_units(inputs) * 64;
+}
+// Rows that a product norms for itself in every block: of more it is cheaper to do it once.
+inline constexpr std::int64_t kMaxNormedRows = 2;
 // Whether products are of rows in that order: what is not multiplied by 16-bit tensor cores is not.
 bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets);
 

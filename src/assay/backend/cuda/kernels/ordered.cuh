@@ -1,103 +1,13 @@
-// Matrix multiplications of few rows by 16-bit matrices and 4-bit codes: the rows are rounded and put into
-// the order of operand B before it, once, so that a lane reads what it multiplies 16 bytes at a time.
-//
-// 32 inputs of a row are 16 words: word 4 t + 2 s + h holds inputs 16 s + 8 h + 2 t and the one behind it,
-// which lane 4 g + t multiplies in the k16 step s (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+// Matrix multiplications of few rows by 16-bit matrices and 4-bit codes, whose rows are rounded and in the
+// order of operand B (kernels/ordered_rows.cuh), so that a lane reads what it multiplies 16 bytes at a time.
 //
 // Weights of several tiles are on their way before the kernel in front is waited for. Sums are those of
 // kernels/linear.cuh, bit for bit: the same ranges, tiles in the same order.
 #pragma once
 
-#include "assay/backend/cuda/kernels/linear.cuh"
+#include "assay/backend/cuda/kernels/ordered_rows.cuh"
 
 namespace assay::cuda::device {
-
-inline constexpr int kUnitInputs = 32, kUnitWords = kUnitInputs / 2;
-ASSAY_DEVICE std::int64_t input_of_word(std::int64_t word) {
-  return word / kUnitWords * kUnitInputs + (word >> 1 & 1) * 16 + (word & 1) * 8 + (word >> 2 & 3) * 2;
-}
-
-// A thread per word: as the inputs lie in memory, or as an operation in front would make them. Of a norm a
-// block makes the whole row.
-ASSAY_KERNEL_OF(kLinearThreads) order_inputs(OrderArgs a) {
-  wait_for_previous();
-  const std::int64_t row = block_y(), words = a.out_stride / 4, n = a.inputs;
-  const bool is_norm = a.made.kind == FusedPrologue::Kind::norm,
-             is_gated = a.made.kind == FusedPrologue::Kind::gated;
-  const Global<const float> x(a.x), gain(a.made.gain), bias(a.made.bias);
-  const InputRows in(x, a.x_stride, a.rows, n), up(is_gated ? x + n : x, a.x_stride, a.rows, n);
-  Moments of_row{0, 1};
-  if (is_norm)
-    of_row = moments_of(x + row * a.x_stride, n, a.made.subtracts_mean, a.made.epsilon, shared<float>(0));
-  const auto made = [&](float value, float by, std::int64_t i) {
-    if (i >= n || a.made.kind == FusedPrologue::Kind::none) return value;
-    return is_norm ? normed(value, of_row, gain, bias, i) : activate(a.made.activation, value) * by;
-  };
-  const Global<std::uint32_t> out = Global<std::byte>(a.out).as<std::uint32_t>() + row * words;
-  const std::int64_t step = is_norm ? kLinearThreads : words;
-  for (std::int64_t word = std::int64_t{block_x()} * kLinearThreads + thread_index(); word < words;
-       word += step) {
-    const std::int64_t k = input_of_word(word);
-    const Floats2 value = in.pair(row, k), by = is_gated ? up.pair(row, k) : Floats2{0, 0};
-    const Floats2 pair{made(value.x, by.x, k), made(value.y, by.y, k + 1)};
-    out[word] = a.arithmetic == Arithmetic::float16 ? packed<Float16>(pair) : packed<Bfloat16>(pair);
-  }
-}
-
-// As LinearPlace, in the 32 bits that indices of few rows need.
-struct OrderedPlace {
-  std::int32_t warp, lane, g, t, strip, first_row, tiles, begin, end;
-  Global<const std::byte> strip_data;
-
-  template <MatrixFormat Format>
-  static ASSAY_DEVICE OrderedPlace of(const OrderedArgs& a, std::int32_t rows_of_block) {
-    OrderedPlace at;
-    at.warp = thread_index() / kWarp;
-    at.lane = thread_index() % kWarp;
-    at.g = at.lane / 4;
-    at.t = at.lane % 4;
-    at.strip = block_x();
-    at.first_row = block_y() * rows_of_block;
-    at.tiles = static_cast<std::int32_t>(tiles_of_strip(Format, a.weight.inputs));
-    at.begin = at.tiles * at.warp / kRanges;
-    at.end = at.tiles * (at.warp + 1) / kRanges;
-    at.strip_data = Global<const std::byte>(a.weight.data) + std::int64_t{at.strip} * at.tiles * kTileBytes;
-    return at;
-  }
-  ASSAY_DEVICE Words4 tile(std::int32_t i) const {
-    return strip_data.load_once(i * static_cast<std::int32_t>(kTileBytes / 16) + lane);
-  }
-};
-
-// The rows that a lane multiplies: of each block of 8 its own, the last one where there are fewer.
-template <int Blocks>
-struct OrderedRows {
-  Global<const std::byte> x;
-  std::int32_t at[Blocks];
-
-  ASSAY_DEVICE OrderedRows(const OrderedArgs& a, const OrderedPlace& place) : x(a.x) {
-    const auto rows = static_cast<std::int32_t>(a.rows), stride = static_cast<std::int32_t>(a.x_stride / 16);
-    ASSAY_UNROLL
-    for (int block = 0; block < Blocks; ++block)
-      at[block] = smaller(place.first_row + 8 * block + place.g, rows - 1) * stride + place.t;
-  }
-  ASSAY_DEVICE Words4 unit(int block, std::int32_t i) const {
-    return x.load_shared_by_blocks(at[block] + i * 4);
-  }
-  ASSAY_DEVICE void units(Words4 (&out)[Blocks], std::int32_t i) const {
-    ASSAY_UNROLL
-    for (int block = 0; block < Blocks; ++block) out[block] = unit(block, i);
-  }
-};
-
-template <int Blocks>
-ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const OrderedPlace& at, const Shared<float>& partial,
-                                const float (&c)[Blocks][4]) {
-  ASSAY_UNROLL
-  for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
-  add_ranges(partial, at, 8 * Blocks, a.rows, a.weight.outputs,
-             [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
-}
 
 // Units of 32 inputs whose weights are on their way: 1,024 bytes each; many rows need the registers.
 template <int Blocks>
@@ -116,57 +26,99 @@ ASSAY_DEVICE void multiply_tile(float (&c)[Blocks][4], const Words4& weights, co
   }
 }
 
-// float16 and bfloat16. A range that begins or ends in the middle of a unit has a tile more in front of its
-// whole units, or behind them.
-template <typename Type, MatrixFormat Format, int Blocks>
-ASSAY_KERNEL_OF(kLinearThreads)
-ordered_halves(OrderedArgs a) {
-  constexpr int kAhead = kUnitsAhead<Blocks>;
-  const auto at = OrderedPlace::of<Format>(a, 8 * Blocks);
-  const std::int32_t begin = (at.begin + 1) / 2, end = larger(at.end / 2, begin);
-  const bool has_first = at.begin % 2 != 0 && at.begin < at.end,
-             has_last = at.end % 2 != 0 && at.end > 2 * begin;
-  Words4 ahead[kAhead][2], first = {}, last = {};
-  if (has_first) first = at.tile(at.begin);
-  ASSAY_UNROLL
-  for (int j = 0; j < kAhead; ++j)
-    if (begin + j < end) ASSAY_UNROLL
-  for (int half = 0; half < 2; ++half) ahead[j][half] = at.tile(2 * (begin + j) + half);
-  if (has_last) last = at.tile(at.end - 1);
-  wait_for_previous();
-  const OrderedRows<Blocks> in(a, at);
-  float c[Blocks][4] = {};
-  Words4 x[kAhead][Blocks];
-  const auto multiply_unit = [&](int j, std::int32_t unit) {
+// float16 and bfloat16: the units of a warp. A range that begins or ends in the middle of one has a tile more
+// in front of its whole units, or behind them.
+template <typename Type, int Blocks, int Strips, bool AreNormed>
+struct HalfUnits {
+  // Rows that are normed beside two strips need some registers.
+  static constexpr int kAhead = kUnitsAhead<Blocks> / Strips - (AreNormed && Strips == 2 ? 1 : 0);
+  const OrderedPlace<Strips>& at;
+  std::int32_t begin, end;
+  bool has_first, has_last;
+  Words4 ahead[kAhead][Strips][2], first[Strips], last[Strips];
+  float c[Strips][Blocks][4] = {};
+
+  ASSAY_DEVICE explicit HalfUnits(const OrderedPlace<Strips>& place)
+      : at(place),
+        begin((at.begin + 1) / 2),
+        end(larger(at.end / 2, begin)),
+        has_first(at.begin % 2 != 0 && at.begin < at.end),
+        has_last(at.end % 2 != 0 && at.end > 2 * begin) {
+    if (has_first) fetch(first, at.begin);
     ASSAY_UNROLL
+    for (int j = 0; j < kAhead; ++j)
+      if (begin + j < end) fetch_unit(j, begin + j);
+    if (has_last) fetch(last, at.end - 1);
+  }
+  ASSAY_DEVICE void fetch(Words4 (&out)[Strips], std::int32_t tile) const {
+    ASSAY_UNROLL
+    for (int strip = 0; strip < Strips; ++strip) out[strip] = at.tile(strip, tile);
+  }
+  ASSAY_DEVICE void fetch_unit(int j, std::int32_t unit) {
+    ASSAY_UNROLL
+    for (int strip = 0; strip < Strips; ++strip) ASSAY_UNROLL
+    for (int half = 0; half < 2; ++half) ahead[j][strip][half] = at.tile(strip, 2 * unit + half);
+  }
+  ASSAY_DEVICE void multiply_unit(int j, std::int32_t unit, const Words4 (&x)[Blocks]) {
+    ASSAY_UNROLL
+    for (int strip = 0; strip < Strips; ++strip) ASSAY_UNROLL
     for (int half = 0; half < 2; ++half) {
-      multiply_tile<Type>(c, ahead[j][half], x[j], half);
-      if (unit + kAhead < end) ahead[j][half] = at.tile(2 * (unit + kAhead) + half);
+      multiply_tile<Type>(c[strip], ahead[j][strip][half], x, half);
+      if (unit + kAhead < end) ahead[j][strip][half] = at.tile(strip, 2 * (unit + kAhead) + half);
     }
-  };
-  if (has_first) {
-    in.units(x[0], at.begin / 2);
-    multiply_tile<Type>(c, first, x[0], 1);
   }
-  std::int32_t unit = begin;
-  ASSAY_NO_UNROLL
-  for (; unit + kAhead <= end; unit += kAhead) {
+  template <typename Rows>
+  ASSAY_DEVICE void multiply_part(const Words4 (&weights)[Strips], const Rows& in, std::int32_t unit,
+                                  int half) {
+    Words4 x[Blocks];
+    in.units(x, unit);
     ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j) in.units(x[j], unit + j);
+    for (int strip = 0; strip < Strips; ++strip) multiply_tile<Type>(c[strip], weights[strip], x, half);
+  }
+  template <typename Rows>
+  ASSAY_DEVICE void multiply(const Rows& in) {
+    if (has_first) multiply_part(first, in, at.begin / 2, 1);
+    constexpr int kAtOnce = kAhead <= Rows::kUnitsAtOnce       ? kAhead
+                            : kAhead % Rows::kUnitsAtOnce == 0 ? Rows::kUnitsAtOnce
+                                                               : 1;
+    Words4 x[kAtOnce][Blocks];
+    std::int32_t unit = begin;
+    ASSAY_NO_UNROLL
+    for (; unit + kAhead <= end; unit += kAhead) ASSAY_UNROLL
+    for (int group = 0; group < kAhead; group += kAtOnce) {
+      ASSAY_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) in.units(x[j], unit + group + j);
+      ASSAY_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) multiply_unit(group + j, unit + group + j, x[j]);
+    }
     ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j) multiply_unit(j, unit + j);
+    for (int group = 0; group < kAhead; group += kAtOnce) {
+      ASSAY_UNROLL
+      for (int j = 0; j < kAtOnce; ++j)
+        if (unit + group + j < end) in.units(x[j], unit + group + j);
+      ASSAY_UNROLL
+      for (int j = 0; j < kAtOnce; ++j)
+        if (unit + group + j < end) multiply_unit(group + j, unit + group + j, x[j]);
+    }
+    if (has_last) multiply_part(last, in, at.end / 2, 0);
   }
-  ASSAY_UNROLL
-  for (int j = 0; j < kAhead; ++j)
-    if (unit + j < end) in.units(x[j], unit + j);
-  ASSAY_UNROLL
-  for (int j = 0; j < kAhead; ++j)
-    if (unit + j < end) multiply_unit(j, unit + j);
-  if (has_last) {
-    in.units(x[0], at.end / 2);
-    multiply_tile<Type>(c, last, x[0], 0);
+};
+
+template <typename Type, MatrixFormat Format, int Blocks, int Strips, bool AreNormed>
+ASSAY_KERNEL_OF(kLinearThreads, 2)
+ordered_halves(OrderedArgs a) {
+  const auto at = OrderedPlace<Strips>::template of<Format>(a, 8 * Blocks);
+  HalfUnits<Type, Blocks, Strips, AreNormed> units(at);
+  if constexpr (AreNormed) {
+    NormedRows<Type> in(a, at, at.begin / 2, (at.end + 1) / 2, Strips * kPartialBytes<8 * Blocks>);
+    wait_for_previous();
+    in.make();
+    units.multiply(in);
+  } else {
+    wait_for_previous();
+    units.multiply(OrderedRows<Blocks>(a, at));
   }
-  finish_blocks(a, at, shared<float>(0), c);
+  finish_blocks<Blocks, Strips>(a, at, shared<float>(0), units.c);
 }
 
 // The scales of outputs g and g + 8.
@@ -192,76 +144,105 @@ inline constexpr int kCodeTilesAhead = Blocks == 1   ? 4
 
 // 4-bit codes in groups of at least 16. Scales multiply sums; of groups of 64 and more they are on their way
 // with the codes.
-template <typename Type, bool HasWideGroups, int Blocks>
+template <typename Type, bool HasWideGroups, int Blocks, int Strips>
 struct CodeTiles {
-  static constexpr int kAhead = kCodeTilesAhead<Blocks>;
-  const OrderedPlace& at;
-  const GroupScales& scales;
+  static constexpr int kAhead = kCodeTilesAhead<Blocks> > Strips ? kCodeTilesAhead<Blocks> / Strips : 1;
+  const OrderedPlace<Strips>& at;
+  GroupScales scales[Strips];
   const Shared<std::uint32_t>& table;
   int steps;
-  Words4 ahead[kAhead];
-  ScalePair scale[kAhead];
-  float c[Blocks][4];
+  Words4 ahead[kAhead][Strips];
+  ScalePair scale[kAhead][Strips];
+  float c[Strips][Blocks][4] = {};
 
+  ASSAY_DEVICE void fetch(int j, int strip, std::int32_t tile) {
+    ahead[j][strip] = at.tile(strip, tile);
+    if (HasWideGroups) scale[j][strip] = scales_at(scales[strip], at.g, std::int64_t{tile} * 64);
+  }
   ASSAY_DEVICE void fetch(int j, std::int32_t tile) {
-    ahead[j] = at.tile(tile);
-    if (HasWideGroups) scale[j] = scales_at(scales, at.g, std::int64_t{tile} * 64);
+    ASSAY_UNROLL
+    for (int strip = 0; strip < Strips; ++strip) fetch(j, strip, tile);
   }
   // By the two units of its inputs; then the codes that follow are fetched.
-  ASSAY_DEVICE void multiply(int j, std::int32_t tile, const Words4 (&x)[2][Blocks]) {
+  ASSAY_DEVICE void multiply(int j, int strip, std::int32_t tile, const Words4 (&x)[2][Blocks]) {
     float unscaled[Blocks][4] = {};
     ASSAY_UNROLL
     for (int step = 0; step < 4; ++step) {
       Words4 codes;
-      expand_codes_of_bank(codes.word, ahead[j].word[step], table, at.lane);
+      expand_codes_of_bank(codes.word, ahead[j][strip].word[step], table, at.lane);
       multiply_tile<Type>(unscaled, codes, x[step / 2], step % 2);
       if (HasWideGroups ? step < 3 : ((step + 1) & (steps - 1)) != 0) continue;
-      const ScalePair own =
-          HasWideGroups ? scale[j] : scales_at(scales, at.g, std::int64_t{tile} * 64 + step * 16);
+      const ScalePair own = HasWideGroups
+                                ? scale[j][strip]
+                                : scales_at(scales[strip], at.g, std::int64_t{tile} * 64 + step * 16);
       ASSAY_UNROLL
       for (int block = 0; block < Blocks; ++block)
         for (int i = 0; i < 4; ++i) {
-          c[block][i] = fmaf(unscaled[block][i], i < 2 ? own.low : own.high, c[block][i]);
+          c[strip][block][i] = fmaf(unscaled[block][i], i < 2 ? own.low : own.high, c[strip][block][i]);
           unscaled[block][i] = 0;
         }
     }
-    if (tile + kAhead < at.end) fetch(j, tile + kAhead);
+    if (tile + kAhead < at.end) fetch(j, strip, tile + kAhead);
+  }
+  ASSAY_DEVICE void multiply(int j, std::int32_t tile, const Words4 (&x)[2][Blocks]) {
+    ASSAY_UNROLL
+    for (int strip = 0; strip < Strips; ++strip) multiply(j, strip, tile, x);
+  }
+  template <typename Rows>
+  ASSAY_DEVICE void multiply_all(const Rows& in) {
+    constexpr int kAtOnce = Rows::kUnitsAtOnce < 2 * kAhead ? Rows::kUnitsAtOnce / 2 : kAhead;
+    Words4 x[kAtOnce][2][Blocks];
+    const auto fetch_rows = [&](int j, std::int32_t tile) {
+      ASSAY_UNROLL
+      for (int half = 0; half < 2; ++half) in.units(x[j][half], 2 * tile + half);
+    };
+    std::int32_t tile = at.begin;
+    ASSAY_NO_UNROLL
+    for (; tile + kAhead <= at.end; tile += kAhead) ASSAY_UNROLL
+    for (int group = 0; group < kAhead; group += kAtOnce) {
+      ASSAY_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) fetch_rows(j, tile + group + j);
+      ASSAY_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) multiply(group + j, tile + group + j, x[j]);
+    }
+    ASSAY_UNROLL
+    for (int j = 0; j < kAhead; ++j)
+      if (tile + j < at.end) {
+        fetch_rows(0, tile + j);
+        multiply(j, tile + j, x[0]);
+      }
   }
 };
 
-template <typename Type, bool HasWideGroups, int Blocks>
+template <typename Type, bool HasWideGroups, int Blocks, int Strips, bool AreNormed>
 ASSAY_KERNEL_OF(kLinearThreads, Blocks < 8 ? 2 : 1)
 ordered_codes(OrderedArgs a) {
-  constexpr int kAhead = kCodeTilesAhead<Blocks>;
-  const auto at = OrderedPlace::of<MatrixFormat::four_bit>(a, 8 * Blocks);
-  const GroupScales scales(a.weight, at.strip);
+  using Tiles = CodeTiles<Type, HasWideGroups, Blocks, Strips>;
+  const auto at = OrderedPlace<Strips>::template of<MatrixFormat::four_bit>(a, 8 * Blocks);
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
-  CodeTiles<Type, HasWideGroups, Blocks> tiles{at, scales, table, steps_of_group(a.weight.group), {}, {}, {}};
+  const auto scales = [&](int strip) { return GroupScales(a.weight, at.strip_of(a, strip)); };
+  Tiles tiles = [&] {
+    if constexpr (Strips == 1)
+      return Tiles{at, {scales(0)}, table, steps_of_group(a.weight.group), {}, {}};
+    else
+      return Tiles{at, {scales(0), scales(1)}, table, steps_of_group(a.weight.group), {}, {}};
+  }();
   ASSAY_UNROLL
-  for (int j = 0; j < kAhead; ++j)
+  for (int j = 0; j < Tiles::kAhead; ++j)
     if (at.begin + j < at.end) tiles.fetch(j, at.begin + j);
   make_bank_tables<Type>(table, a.weight);
   barrier();
-  wait_for_previous();
-  const OrderedRows<Blocks> in(a, at);
-  Words4 x[kAhead][2][Blocks];
-  std::int32_t tile = at.begin;
-  ASSAY_NO_UNROLL
-  for (; tile + kAhead <= at.end; tile += kAhead) {
-    ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
-    for (int half = 0; half < 2; ++half) in.units(x[j][half], 2 * (tile + j) + half);
-    ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j) tiles.multiply(j, tile + j, x[j]);
+  if constexpr (AreNormed) {
+    NormedRows<Type> in(a, at, 2 * at.begin, 2 * at.end,
+                        kBankTableBytes + Strips * kPartialBytes<8 * Blocks>);
+    wait_for_previous();
+    in.make();
+    tiles.multiply_all(in);
+  } else {
+    wait_for_previous();
+    tiles.multiply_all(OrderedRows<Blocks>(a, at));
   }
-  ASSAY_UNROLL
-  for (int j = 0; j < kAhead; ++j)
-    if (tile + j < at.end) {
-      ASSAY_UNROLL
-      for (int half = 0; half < 2; ++half) in.units(x[j][half], 2 * (tile + j) + half);
-      tiles.multiply(j, tile + j, x[j]);
-    }
-  finish_blocks(a, at, shared<float>(kBankTableBytes), tiles.c);
+  finish_blocks<Blocks, Strips>(a, at, shared<float>(kBankTableBytes), tiles.c);
 }
 
 }  // namespace assay::cuda::device

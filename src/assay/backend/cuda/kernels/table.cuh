@@ -25,22 +25,31 @@ inline void add_multiplications(Kernels& k) {
   k.field[1] = {#field "<16>", kernel(2)}; \
   k.field[2] = {#field "<32>", kernel(4)}; \
   k.field[3] = {#field "<64>", kernel(8)}
+#define ASSAY_ORDERED(field, kernel)                              \
+  k.field.rows[0] = {#field "<8>", kernel(1, 1, false)};          \
+  k.field.rows[1] = {#field "<16>", kernel(2, 1, false)};         \
+  k.field.rows[2] = {#field "<32>", kernel(4, 1, false)};         \
+  k.field.rows[3] = {#field "<64>", kernel(8, 1, false)};         \
+  k.field.gated[0] = {#field "<8, gated>", kernel(1, 2, false)};  \
+  k.field.gated[1] = {#field "<16, gated>", kernel(2, 2, false)}; \
+  k.field.normed = {#field "<8, normed>", kernel(1, 1, true)};    \
+  k.field.normed_gated = {#field "<8, normed, gated>", kernel(1, 2, true)}
 #define ASSAY_TF32(blocks) linear_tf32<blocks>
-#define ASSAY_F16(blocks) ordered_halves<Float16, MatrixFormat::float16, blocks>
-#define ASSAY_BF16(blocks) ordered_halves<Bfloat16, MatrixFormat::bfloat16, blocks>
-#define ASSAY_WIDE_F16(blocks) ordered_codes<Float16, true, blocks>
-#define ASSAY_WIDE_BF16(blocks) ordered_codes<Bfloat16, true, blocks>
-#define ASSAY_NARROW_F16(blocks) ordered_codes<Float16, false, blocks>
-#define ASSAY_NARROW_BF16(blocks) ordered_codes<Bfloat16, false, blocks>
+#define ASSAY_F16(...) ordered_halves<Float16, MatrixFormat::float16, __VA_ARGS__>
+#define ASSAY_BF16(...) ordered_halves<Bfloat16, MatrixFormat::bfloat16, __VA_ARGS__>
+#define ASSAY_WIDE_F16(...) ordered_codes<Float16, true, __VA_ARGS__>
+#define ASSAY_WIDE_BF16(...) ordered_codes<Bfloat16, true, __VA_ARGS__>
+#define ASSAY_NARROW_F16(...) ordered_codes<Float16, false, __VA_ARGS__>
+#define ASSAY_NARROW_BF16(...) ordered_codes<Bfloat16, false, __VA_ARGS__>
 #define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
 #define ASSAY_INT8(blocks) device::linear_int8<blocks>
   ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
-  ASSAY_FOR_BLOCKS(ordered_float16, ASSAY_F16);
-  ASSAY_FOR_BLOCKS(ordered_bfloat16, ASSAY_BF16);
-  ASSAY_FOR_BLOCKS(wide_float16, ASSAY_WIDE_F16);
-  ASSAY_FOR_BLOCKS(wide_bfloat16, ASSAY_WIDE_BF16);
-  ASSAY_FOR_BLOCKS(narrow_float16, ASSAY_NARROW_F16);
-  ASSAY_FOR_BLOCKS(narrow_bfloat16, ASSAY_NARROW_BF16);
+  ASSAY_ORDERED(ordered_float16, ASSAY_F16);
+  ASSAY_ORDERED(ordered_bfloat16, ASSAY_BF16);
+  ASSAY_ORDERED(wide_float16, ASSAY_WIDE_F16);
+  ASSAY_ORDERED(wide_bfloat16, ASSAY_WIDE_BF16);
+  ASSAY_ORDERED(narrow_float16, ASSAY_NARROW_F16);
+  ASSAY_ORDERED(narrow_bfloat16, ASSAY_NARROW_BF16);
   ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
   ASSAY_FOR_BLOCKS(linear_int8, ASSAY_INT8);
 #undef ASSAY_TF32
@@ -53,6 +62,7 @@ inline void add_multiplications(Kernels& k) {
 #undef ASSAY_CODED
 #undef ASSAY_INT8
 #undef ASSAY_FOR_BLOCKS
+#undef ASSAY_ORDERED
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
   k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
   k.linear_grouped = {"linear_grouped", device::linear_grouped};

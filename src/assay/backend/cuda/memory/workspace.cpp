@@ -162,12 +162,16 @@ void WorkspaceLayout::place_gemm_scratch(const Plan& plan, const DeviceFacts& fa
 }
 
 void WorkspaceLayout::place_ordered_rows(const Plan& plan, Offsets& offsets) {
+  std::int64_t widest = 0;
   for_linears(plan, [&](const LinearOp& op) {
     const WeightSpec& weight = plan.weight(op.weight);
+    widest = std::max(widest, weight.rows);
     if (takes_ordered_inputs(weight))
       ordered_stride = std::max(ordered_stride, rounded_inputs_stride(weight.columns, Arithmetic::bfloat16));
   });
   ordered_at = offsets.take(kFewRows * ordered_stride);
+  moments_stride = 2 * strips_of(widest);
+  moments_at = offsets.take(kFewRows * moments_stride * 4);
 }
 
 void WorkspaceLayout::place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets) {

@@ -58,6 +58,7 @@ struct WorkspaceLayout {
   std::int64_t scratch_at = 0, scratch_floats = 0;           // for attention
   std::int64_t gemm_at = 0, gemm_bytes = 0;                  // Scratch of multiplications of many rows
   std::int64_t ordered_at = 0, ordered_stride = 0;           // OrderedRowsOut [kFewRows]
+  std::int64_t moments_at = 0, moments_stride = 0;           // MomentParts [kFewRows]
   std::int64_t expanded_at = 0, expanded_bytes = 0;          // for a library: one matrix row by row,
   std::int64_t library_at = 0, library_bytes = 0;            // and what it works in
   std::int64_t bytes = 0;

@@ -33,8 +33,7 @@ CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shar
       options_(options),
       weights_(plan_, source, runtime_),
       work_(plan_, runtime_, options.gemm),
-      prologue_rows_(prologue_rows(plan_, work_.layout())),
-      ordered_by_producers_(ordered_by_producers(plan_)),
+      neighbours_(neighbours_of(plan_, work_.layout())),
       pages_(std::make_shared<PagePool>(runtime_, cache_layout_of(plan_))) {
   put_constants();
 }
@@ -54,8 +53,7 @@ void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSourc
   weights_.exchange(weight, next.weight(weight), source, runtime_);
   plan_ = std::move(next);  // whose operations stay where they are, and the workspace knows them
   work_ = std::move(work);
-  prologue_rows_ = prologue_rows(plan_, work_.layout());
-  ordered_by_producers_ = ordered_by_producers(plan_);
+  neighbours_ = neighbours_of(plan_, work_.layout());
   graphs_.clear();
   put_pages_.clear();
   kept_.clear();
@@ -217,6 +215,14 @@ void CudaProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink)
 }
 
 void CudaProgram::run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows) {
+  if (!row_of && neighbours_.leaves_moments.back() && has_few(rows, kFewRows)) {
+    const NormOp& norm = *plan_.head.norm;
+    return multiply(plan_.head.product, weights_.constants(plan_.ops.size()), rows,
+                    {.in = work_[plan_.hidden],
+                     .out = work_.logits(),
+                     .made = norm_of_inputs(norm, moments_behind(plan_.ops.size() - 1, rows))});
+  }
+  if (!row_of) row_of = work_.at<std::int32_t>(work_.layout().every_row_at);
   const Buffer hidden = work_[plan_.hidden], normed = work_.head_normed();
   if (plan_.head.norm)
     cuda::run(*runtime_, NormArgs{.x = hidden.data,
@@ -239,7 +245,8 @@ void CudaProgram::run_head(DevicePointer<const std::int32_t> row_of, std::int64_
                                     .out_stride = normed.stride,
                                     .rows = rows,
                                     .n = hidden.columns});
-  multiply(plan_.head.product, weights_.constants(plan_.ops.size()), normed, work_.logits(), rows, {});
+  multiply(plan_.head.product, weights_.constants(plan_.ops.size()), rows,
+           {.in = normed, .out = work_.logits()});
 }
 
 // Reduces the held logits of rows [first, first + count) of the call.

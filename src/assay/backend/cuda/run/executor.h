@@ -17,6 +17,7 @@
 #include "assay/backend/cuda/lower/pack.h"
 #include "assay/backend/cuda/memory/kv_cache.h"
 #include "assay/backend/cuda/memory/workspace.h"
+#include "assay/backend/cuda/run/neighbours.h"
 
 namespace assay::cuda {
 
@@ -33,17 +34,6 @@ PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std
 // graph; at most the context's. A block whose chunk is beyond the keys of its row ends at once, and no bit
 // depends on how many there are.
 std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
-
-// For each operation up to how many rows the multiplication behind it makes of its inputs what it would: of a
-// norm, or the gate of an MLP, whose output nobody else reads, where the product does not write where it
-// reads. 0 of all others, of those in front of float32 products, and of int8 ones, whose inputs are quantized
-// first.
-std::vector<std::int64_t> prologue_rows(const Plan& plan, const WorkspaceLayout& layout);
-
-// Says of each operation whether it is a multiplication whose inputs, of few rows, the multiplication or the
-// attention in front of it leaves in order: all its columns, whole units, added to nothing. What reads such
-// rows leaves none: they lie in one place.
-std::vector<bool> ordered_by_producers(const Plan& plan);
 
 class CudaProgram : public Program {
  public:
@@ -98,20 +88,27 @@ class CudaProgram : public Program {
   void choose_next(std::int64_t rows);
   void run_op(std::size_t index, Step& step);
   EmbedArgs embedding(const EmbedOp& op, std::int64_t rows) const;
-  bool is_made_of_inputs(std::size_t index, const Step& step) const;
-  FusedPrologue made_inputs(const Op* op) const;
+  // Whether what few rows make for one another is made in a step of so many.
+  bool has_few(std::int64_t rows, std::int64_t most) const;
+  bool is_made_of_inputs(std::size_t index, std::int64_t rows) const;
+  bool computes_gate(std::size_t index, std::int64_t rows) const;
+  FusedPrologue made_inputs(std::size_t index, std::int64_t rows) const;
+  FusedPrologue norm_of_inputs(const NormOp& norm, const MomentParts& moments) const;
+  MomentParts moments_behind(std::size_t index, std::int64_t rows) const;
   OrderedRowsOut ordered_behind(std::size_t index, std::int64_t rows) const;
   void norm(const NormOp& op, const Step& step);
   void gate(const GatedOp& op, const Step& step);
-  // What of a multiplication's inputs is made in front of it, and what it leaves for the one behind it.
-  struct Neighbours {
-    const Op* made = nullptr;
-    DevicePointer<const std::byte> ordered = {};
+  // Where a multiplication reads and writes, what of its inputs it makes itself, and what it leaves.
+  struct Around {
+    Buffer in = {}, out = {};
+    FusedPrologue made = {};
+    DevicePointer<const std::byte> ordered = {};  // its inputs, where they are in order already
     OrderedRowsOut left = {};
+    MomentParts moments = {};
+    const GatedOp* gate = nullptr;  // that it computes too
   };
-  Neighbours neighbours_of(std::size_t index, const Step& step) const;
-  void multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in, const Buffer& out,
-                std::int64_t rows, const Neighbours& neighbours);
+  Around around(const LinearOp& op, std::size_t index, std::int64_t rows) const;
+  void multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows, const Around& around);
   void multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in, std::int64_t rows,
                      Epilogue to);
   const RotaryOp* rotation_before(std::size_t index) const;
@@ -120,7 +117,7 @@ class CudaProgram : public Program {
   void keep_rows(BufferId id, std::int64_t rows);
   void show_inputs(const LinearOp& op, const Step& step) const;
   KvSlots places(bool are_kept) const;
-  // Logits of rows of the hidden states.
+  // Logits of rows of the hidden states; without row_of of the first ones, which this step has made.
   void run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows);
   void drain(std::size_t first, std::size_t count, const HeadSink& sink);
   void begin_marks();
@@ -141,8 +138,7 @@ class CudaProgram : public Program {
   CudaOptions options_;
   Weights weights_;
   Workspace work_;
-  std::vector<std::int64_t> prologue_rows_;
-  std::vector<bool> ordered_by_producers_;
+  Neighbours neighbours_;
   std::shared_ptr<PagePool> pages_;
   InputObserver observer_;
 

@@ -12,23 +12,19 @@ void CudaProgram::run_op(std::size_t index, Step& step) {
   const OpConstants& constants = weights_.constants(index);
   std::visit(Cases{[&](const EmbedOp& op) { cuda::run(*runtime_, embedding(op, step.rows)); },
                    [&](const NormOp& op) {
-                     if (!is_made_of_inputs(index, step)) norm(op, step);
+                     if (!is_made_of_inputs(index, step.rows)) norm(op, step);
                    },
                    [&](const LinearOp& op) {
                      if (observer_) show_inputs(op, step);
-                     Buffer out = work_[op.out];
-                     out.data = out.data + op.out_column;
-                     const Neighbours neighbours = neighbours_of(index, step);
-                     const BufferId in =
-                         neighbours.made != nullptr ? buffers_of(*neighbours.made).reads.front() : op.in;
-                     multiply(op, constants, work_[in], out, step.rows, neighbours);
+                     multiply(op, constants, step.rows, around(op, index, step.rows));
                    },
                    [&](const RotaryOp& op) {
                      if (rotation_before(index + 1) == nullptr) cuda::run(*runtime_, rotation(op, step.rows));
                    },
                    [&](const AttentionOp& op) { attend(op, constants, index, step); },
                    [&](const GatedOp& op) {
-                     if (!is_made_of_inputs(index, step)) gate(op, step);
+                     if (!is_made_of_inputs(index, step.rows) && !computes_gate(index - 1, step.rows))
+                       gate(op, step);
                    },
                    [&](const AddOp& op) {
                      const Buffer in = work_[op.in], out = work_[op.out];
@@ -84,100 +80,96 @@ void CudaProgram::gate(const GatedOp& op, const Step& step) {
                                  .n = out.columns});
 }
 
-void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, const Buffer& in,
-                           const Buffer& out, std::int64_t rows, const Neighbours& neighbours) {
-  const Epilogue to{.bias = weights_.vector(op.bias),
-                    .activation = op.activation,
-                    .adds = op.adds_to_output,
-                    .out = out.data,
-                    .out_stride = out.stride,
-                    .ordered = neighbours.left};
-  if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, in, rows, to);
-  const LinearArgs product{.x = in.data,
-                           .x_stride = in.stride,
+void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
+                           const Around& around) {
+  Epilogue to{.bias = weights_.vector(op.bias),
+              .activation = around.gate != nullptr ? around.gate->activation : op.activation,
+              .adds = op.adds_to_output,
+              .out = around.out.data,
+              .out_stride = around.out.stride,
+              .ordered = around.left,
+              .moments = around.moments};
+  if (around.gate != nullptr) to.gated = around.out.columns;
+  if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, around.in, rows, to);
+  const LinearArgs product{.x = around.in.data,
+                           .x_stride = around.in.stride,
                            .rows = rows,
                            .weight = weights_.matrix(op.weight),
                            .arithmetic = arithmetic_of(weights_.spec(op.weight)),
                            .to = to,
                            .scratch = work_.gemm_scratch(),
-                           .made = made_inputs(neighbours.made),
-                           .ordered = neighbours.ordered};
+                           .made = around.made,
+                           .ordered = around.ordered};
   // The LM head takes fewer rows at a time than the library does.
   if (options_.gemm == CudaGemm::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
     return;
   cuda::run(*runtime_, product);
 }
 
-CudaProgram::Neighbours CudaProgram::neighbours_of(std::size_t index, const Step& step) const {
-  Neighbours found;
-  if (index > 0 && is_made_of_inputs(index - 1, step)) found.made = &plan_.ops[index - 1];
-  if (ordered_by_producers_[index] && step.rows <= kFewRows)
+CudaProgram::Around CudaProgram::around(const LinearOp& op, std::size_t index, std::int64_t rows) const {
+  Around found{.in = work_[op.in],
+               .out = work_[op.out],
+               .made = made_inputs(index, rows),
+               .left = ordered_behind(index, rows),
+               .moments = moments_behind(index, rows)};
+  found.out.data = found.out.data + op.out_column;
+  if (found.made.kind != FusedPrologue::Kind::none)
+    found.in = work_[buffers_of(plan_.ops[index - 1]).reads.front()];
+  if (computes_gate(index, rows)) {
+    found.gate = &std::get<GatedOp>(plan_.ops[index + 1].kind);
+    found.out = work_[found.gate->out];
+  }
+  if (const auto& producer = neighbours_.producers[index]; producer && ordered_behind(producer->op, rows).out)
     found.ordered = work_.at<const std::byte>(work_.layout().ordered_at);
-  found.left = ordered_behind(index, step.rows);
   return found;
 }
 
-// What an operation leaves for the multiplication behind it.
+// What an operation leaves for the multiplication behind it, or behind the gate that it computes.
 OrderedRowsOut CudaProgram::ordered_behind(std::size_t index, std::int64_t rows) const {
-  if (index + 1 >= plan_.ops.size() || !ordered_by_producers_[index + 1] || rows > kFewRows) return {};
-  const WeightSpec& weight = weights_.spec(std::get<LinearOp>(plan_.ops[index + 1].kind).weight);
+  const bool has_gate = computes_gate(index, rows);
+  const std::size_t reader = index + (has_gate ? 2 : 1);
+  if (rows > kFewRows || reader >= plan_.ops.size()) return {};
+  const auto& producer = neighbours_.producers[reader];
+  if (!producer || producer->op != index || producer->is_behind_gate != has_gate) return {};
+  const WeightSpec& weight = weights_.spec(std::get<LinearOp>(plan_.ops[reader].kind).weight);
   return {.out = work_.at<std::byte>(work_.layout().ordered_at),
           .out_stride = rounded_inputs_stride(weight.columns, Arithmetic::bfloat16),
           .is_float16 =
               format_of(weight) == MatrixFormat::float16 || arithmetic_of(weight) == Arithmetic::float16};
 }
 
-std::vector<bool> ordered_by_producers(const Plan& plan) {
-  const auto leaves = [&](const Op& op, BufferId id, std::int64_t columns) {
-    if (plan.buffers[static_cast<std::size_t>(id)].columns != columns) return false;
-    if (const auto* attention = std::get_if<AttentionOp>(&op.kind))
-      return attention->out == id && attention->head_dim <= kMaxOrderedHeadDim;
-    const auto* linear = std::get_if<LinearOp>(&op.kind);
-    return linear != nullptr && linear->out == id && linear->out_column == 0 && !linear->adds_to_output &&
-           plan.weight(linear->weight).rows == columns;
-  };
-  std::vector<bool> are(plan.ops.size());
-  for (std::size_t i = 1; i < plan.ops.size(); ++i) {
-    const auto* linear = std::get_if<LinearOp>(&plan.ops[i].kind);
-    if (linear == nullptr || are[i - 1]) continue;
-    const WeightSpec& weight = plan.weight(linear->weight);
-    are[i] = weight.columns % 64 == 0 && takes_ordered_inputs(weight) &&
-             leaves(plan.ops[i - 1], linear->in, weight.columns);
-  }
-  return are;
+MomentParts CudaProgram::moments_behind(std::size_t index, std::int64_t rows) const {
+  if (!neighbours_.leaves_moments[index] || !has_few(rows, kFewRows)) return {};
+  return {.data = work_.at<float>(work_.layout().moments_at), .stride = work_.layout().moments_stride};
 }
 
-FusedPrologue CudaProgram::made_inputs(const Op* op) const {
-  if (op == nullptr) return {};
-  if (const auto* gate = std::get_if<GatedOp>(&op->kind))
+// What the operation in front of a multiplication leaves to it.
+FusedPrologue CudaProgram::made_inputs(std::size_t index, std::int64_t rows) const {
+  if (index == 0 || !is_made_of_inputs(index - 1, rows)) return {};
+  const Op& op = plan_.ops[index - 1];
+  if (const auto* gate = std::get_if<GatedOp>(&op.kind))
     return {.kind = FusedPrologue::Kind::gated, .activation = gate->activation};
-  const auto& norm = std::get<NormOp>(op->kind);
+  return norm_of_inputs(std::get<NormOp>(op.kind),
+                        index > 1 ? moments_behind(index - 2, rows) : MomentParts{});
+}
+FusedPrologue CudaProgram::norm_of_inputs(const NormOp& norm, const MomentParts& moments) const {
   return {.kind = FusedPrologue::Kind::norm,
           .gain = weights_.vector(norm.gain),
           .bias = weights_.vector(norm.bias),
           .epsilon = norm.epsilon,
-          .subtracts_mean = norm.kind == Norm::layer};
+          .subtracts_mean = norm.kind == Norm::layer,
+          .moments = moments};
 }
 
-// What the multiplication behind it makes of its inputs.
-bool CudaProgram::is_made_of_inputs(std::size_t index, const Step& step) const {
-  return step.rows <= prologue_rows_[index] && !observer_ && !profile_;
+bool CudaProgram::has_few(std::int64_t rows, std::int64_t most) const {
+  return rows <= most && !observer_ && !profile_;
 }
-
-std::vector<std::int64_t> prologue_rows(const Plan& plan, const WorkspaceLayout& layout) {
-  const auto share_memory = [&](BufferId a, BufferId b) {
-    const auto& x = layout.buffers[static_cast<std::size_t>(a)];
-    const auto& y = layout.buffers[static_cast<std::size_t>(b)];
-    return x.at < y.at + kMaxRows * y.stride * 4 && y.at < x.at + kMaxRows * x.stride * 4;
-  };
-  const std::vector<bool> are = prologues_of_products(plan, share_memory);
-  std::vector<std::int64_t> rows(are.size());
-  for (std::size_t i = 0; i + 1 < are.size(); ++i)
-    if (are[i])
-      rows[i] = takes_ordered_inputs(plan.weight(std::get<LinearOp>(plan.ops[i + 1].kind).weight))
-                    ? kMaxOrderedPrologueRows
-                    : kMaxPrologueRows;
-  return rows;
+// What the multiplication behind it makes of its inputs; a gate rather belongs to the one in front.
+bool CudaProgram::is_made_of_inputs(std::size_t index, std::int64_t rows) const {
+  return has_few(rows, neighbours_.made_rows[index]) && !(index > 0 && computes_gate(index - 1, rows));
+}
+bool CudaProgram::computes_gate(std::size_t index, std::int64_t rows) const {
+  return has_few(rows, neighbours_.gate_rows[index]);
 }
 
 void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
@@ -335,23 +327,27 @@ void CudaProgram::show_inputs(const LinearOp& op, const Step& step) const {
 namespace assay {
 
 std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows) {
-  std::vector<bool> fused;
-  for (const std::int64_t most : cuda::prologue_rows(plan, cuda::WorkspaceLayout(plan, {})))
-    fused.push_back(rows <= most);
+  const cuda::Neighbours around = cuda::neighbours_of(plan, cuda::WorkspaceLayout(plan, {}));
+  std::vector<bool> fused(plan.ops.size());
+  for (std::size_t i = 0; i < fused.size(); ++i)
+    fused[i] = rows <= around.made_rows[i] || (i > 0 && rows <= around.gate_rows[i - 1]);
   return fused;
 }
 
 std::vector<bool> rounds_inputs_on_gpu(const Plan& plan, std::int64_t rows) {
-  const std::vector<bool> are_ordered = cuda::ordered_by_producers(plan);
+  const cuda::Neighbours around = cuda::neighbours_of(plan, cuda::WorkspaceLayout(plan, {}));
   std::vector<bool> round(plan.ops.size() + 1);
   const auto rounds = [&](const LinearOp& op) {
     const WeightSpec& weight = plan.weight(op.weight);
     return cuda::takes_ordered_inputs(weight) ||
            (rows > cuda::kFewRows && cuda::arithmetic_of(weight) == cuda::Arithmetic::tf32);
   };
-  for (std::size_t i = 0; i < plan.ops.size(); ++i)
-    if (const auto* linear = std::get_if<LinearOp>(&plan.ops[i].kind))
-      round[i] = rounds(*linear) && !(are_ordered[i] && rows <= cuda::kFewRows);
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    const auto* linear = std::get_if<LinearOp>(&plan.ops[i].kind);
+    if (linear == nullptr) continue;
+    const bool are_normed = i > 1 && rows <= cuda::kMaxNormedRows && around.leaves_moments[i - 2];
+    round[i] = rounds(*linear) && !(around.producers[i] && rows <= cuda::kFewRows) && !are_normed;
+  }
   round.back() = rounds(plan.head.product);
   return round;
 }

@@ -1,0 +1,261 @@
+// Rows for multiplications of few of them (kernels/ordered.cuh), rounded and in the order of operand B: made
+// by a kernel of its own, or by each block for itself, where a norm is in front whose moments are known.
+//
+// 32 inputs of a row are 16 words: word 4 t + 2 s + h holds inputs 16 s + 8 h + 2 t and the one behind it,
+// which lane 4 g + t multiplies in the k16 step s (PTX ISA, "Matrix Fragments for mma.m16n8k16").
+#pragma once
+
+#include "assay/backend/cuda/kernels/linear.cuh"
+
+namespace assay::cuda::device {
+
+inline constexpr int kUnitInputs = 32, kUnitWords = kUnitInputs / 2;
+ASSAY_DEVICE std::int64_t input_of_word(std::int64_t word) {
+  return word / kUnitWords * kUnitInputs + (word >> 1 & 1) * 16 + (word & 1) * 8 + (word >> 2 & 3) * 2;
+}
+
+// A thread per word: as the inputs lie in memory, or as an operation in front would make them. Of a norm
+// whose moments are not there a block makes the whole row.
+ASSAY_KERNEL_OF(kLinearThreads) order_inputs(OrderArgs a) {
+  wait_for_previous();
+  const std::int64_t row = block_y(), words = a.out_stride / 4, n = a.inputs;
+  const bool is_norm = a.made.kind == FusedPrologue::Kind::norm,
+             is_gated = a.made.kind == FusedPrologue::Kind::gated;
+  const Global<const float> x(a.x), gain(a.made.gain), bias(a.made.bias);
+  const InputRows in(x, a.x_stride, a.rows, n), up(is_gated ? x + n : x, a.x_stride, a.rows, n);
+  Moments of_row{0, 1};
+  if (is_norm)
+    of_row = a.made.moments.data ? moments_left(a.made.moments, row, n, a.made.subtracts_mean, a.made.epsilon)
+                                 : moments_of(x + row * a.x_stride, n, a.made.subtracts_mean, a.made.epsilon,
+                                              shared<float>(0));
+  const auto made = [&](float value, float by, std::int64_t i) {
+    if (i >= n || a.made.kind == FusedPrologue::Kind::none) return value;
+    return is_norm ? normed(value, of_row, gain, bias, i) : activate(a.made.activation, value) * by;
+  };
+  const Global<std::uint32_t> out = Global<std::byte>(a.out).as<std::uint32_t>() + row * words;
+  const std::int64_t step = std::int64_t{grid_x()} * kLinearThreads;
+  for (std::int64_t word = std::int64_t{block_x()} * kLinearThreads + thread_index(); word < words;
+       word += step) {
+    const std::int64_t k = input_of_word(word);
+    const Floats2 value = in.pair(row, k), by = is_gated ? up.pair(row, k) : Floats2{0, 0};
+    const Floats2 pair{made(value.x, by.x, k), made(value.y, by.y, k + 1)};
+    out[word] = a.arithmetic == Arithmetic::float16 ? packed<Float16>(pair) : packed<Bfloat16>(pair);
+  }
+}
+
+// As LinearPlace, in the 32 bits that indices of few rows need. Of a product with a gate a block has a strip
+// of the gate and the strip that it multiplies.
+template <int Strips>
+struct OrderedPlace {
+  std::int32_t warp, lane, g, t, strip, first_row, tiles, begin, end;
+  Global<const std::byte> strip_data[Strips];
+
+  template <MatrixFormat Format>
+  static ASSAY_DEVICE OrderedPlace of(const OrderedArgs& a, std::int32_t rows_of_block) {
+    OrderedPlace at;
+    at.warp = thread_index() / kWarp;
+    at.lane = thread_index() % kWarp;
+    at.g = at.lane / 4;
+    at.t = at.lane % 4;
+    at.strip = block_x();
+    at.first_row = block_y() * rows_of_block;
+    at.tiles = static_cast<std::int32_t>(tiles_of_strip(Format, a.weight.inputs));
+    at.begin = at.tiles * at.warp / kRanges;
+    at.end = at.tiles * (at.warp + 1) / kRanges;
+    ASSAY_UNROLL
+    for (int j = 0; j < Strips; ++j)
+      at.strip_data[j] =
+          Global<const std::byte>(a.weight.data) + std::int64_t{at.strip_of(a, j)} * at.tiles * kTileBytes;
+    return at;
+  }
+  ASSAY_DEVICE std::int32_t strip_of(const OrderedArgs& a, int j) const {
+    return strip + j * static_cast<std::int32_t>(a.to.gated / kStrip);
+  }
+  ASSAY_DEVICE Words4 tile(int j, std::int32_t i) const {
+    return strip_data[j].load_once(i * static_cast<std::int32_t>(kTileBytes / 16) + lane);
+  }
+};
+
+// The rows that a lane multiplies: of each block of 8 its own, the last one where there are fewer.
+template <int Blocks>
+struct OrderedRows {
+  static constexpr int kUnitsAtOnce = 8;  // on their way from global memory
+  Global<const std::byte> x;
+  std::int32_t at[Blocks];
+
+  template <typename Place>
+  ASSAY_DEVICE OrderedRows(const OrderedArgs& a, const Place& place) : x(a.x) {
+    const auto rows = static_cast<std::int32_t>(a.rows), stride = static_cast<std::int32_t>(a.x_stride / 16);
+    ASSAY_UNROLL
+    for (int block = 0; block < Blocks; ++block)
+      at[block] = smaller(place.first_row + 8 * block + place.g, rows - 1) * stride + place.t;
+  }
+  ASSAY_DEVICE void units(Words4 (&out)[Blocks], std::int32_t i) const {
+    ASSAY_UNROLL
+    for (int block = 0; block < Blocks; ++block) out[block] = x.load_shared_by_blocks(at[block] + i * 4);
+  }
+};
+
+// Rows as a norm in front makes them: each warp makes its own inputs of them in shared memory. Created before
+// the kernel in front is waited for: gains are on their way then.
+template <typename Type>
+class NormedRows {
+ public:
+  static constexpr int kUnitsAtOnce = 2;  // from shared memory
+  // Units [first, end) are the warp's; byte: of normed_rows_bytes() of shared memory.
+  template <typename Place>
+  ASSAY_DEVICE NormedRows(const OrderedArgs& a, const Place& at, std::int32_t first, std::int32_t end,
+                          std::int64_t byte)
+      : a_(a),
+        lane_(at.lane),
+        warp_(at.warp),
+        first_(first),
+        vectors_((end - first) * kVectorsOfUnit),
+        n_(static_cast<std::int32_t>(a.weight.inputs)),
+        stride_(static_cast<std::int32_t>(normed_units(a.weight.inputs))),
+        begin_(static_cast<std::int32_t>(byte / 4) + kMomentWords +
+               at.warp * static_cast<std::int32_t>(a.rows) * stride_ * kUnitWords),
+        read_((begin_ + smaller(at.g, static_cast<std::int32_t>(a.rows) - 1) * stride_ * kUnitWords) / 4 +
+              at.t),
+        moments_at_(byte),
+        x_(a.made_of),
+        gain_(a.made.gain),
+        bias_(a.made.bias),
+        has_vectors_(n_ % 4 == 0 && a.made_stride % 4 == 0 && x_.is_aligned(16)) {
+    fetch(gains_, gain_, 0, 0);
+  }
+
+  // In all threads, behind the wait.
+  ASSAY_DEVICE void make() {
+    const auto rows = static_cast<std::int32_t>(a_.rows);
+    const Shared<float> held = shared<float>(moments_at_);
+    Words4 x[kVectors];
+    fetch(x, x_, 0, 0);
+    const auto left = [&](std::int32_t row) {
+      return moments_left(a_.made.moments, row, n_, a_.made.subtracts_mean, a_.made.epsilon);
+    };
+    Moments of_row{0, 1};
+    if (rows == 1) {
+      of_row = left(0);
+    } else {
+      if (warp_ < rows) {
+        of_row = left(warp_);
+        if (lane_ == 0) {
+          held[2 * warp_] = of_row.mean;
+          held[2 * warp_ + 1] = of_row.scale;
+        }
+      }
+      barrier();
+    }
+    ASSAY_NO_UNROLL
+    for (std::int32_t row = 0; row < rows; ++row) {
+      if (rows > 1) of_row = {held[2 * row], held[2 * row + 1]};
+      ASSAY_NO_UNROLL
+      for (std::int32_t first = 0; first < vectors_; first += kVectors * kWarp) {
+        if (row + first > 0) {
+          fetch(x, x_, row, first);
+          fetch(gains_, gain_, 0, first);
+        }
+        put(x, of_row, row, first);
+      }
+    }
+    warp_barrier();
+  }
+  ASSAY_DEVICE void units(Words4 (&out)[1], std::int32_t i) const {
+    out[0] = shared<Words4>(0)[read_ + (i - first_) * (kUnitWords / 4)];
+  }
+
+ private:
+  // Four inputs each; a lane has so many on their way at once.
+  static constexpr std::int32_t kVectors = 2, kVectorsOfUnit = kUnitInputs / 4,
+                                kMomentWords = static_cast<std::int32_t>(kNormedMomentBytes / 4);
+
+  ASSAY_DEVICE std::int32_t input_of(std::int32_t vector) const { return first_ * kUnitInputs + 4 * vector; }
+  ASSAY_DEVICE void fetch(Words4 (&out)[kVectors], const Global<const float>& from, std::int32_t row,
+                          std::int32_t first) const {
+    const std::int64_t at = row * a_.made_stride;
+    ASSAY_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const std::int32_t vector = first + j * kWarp + lane_, k = input_of(vector);
+      out[j] = {};
+      if (vector >= vectors_) continue;
+      if (has_vectors_) {
+        if (k < n_) out[j] = from.load_shared_by_blocks((at + k) / 4);
+      } else {
+        ASSAY_UNROLL
+        for (int i = 0; i < 4; ++i)
+          if (k + i < n_) out[j].word[i] = bits_of(from[at + k + i]);
+      }
+    }
+  }
+  ASSAY_DEVICE void put(const Words4 (&x)[kVectors], const Moments& of_row, std::int32_t row,
+                        std::int32_t first) const {
+    const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
+    ASSAY_UNROLL
+    for (int j = 0; j < kVectors; ++j) {
+      const std::int32_t vector = first + j * kWarp + lane_, k = input_of(vector);
+      if (vector >= vectors_) continue;
+      float value[4];
+      ASSAY_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        value[i] = (float_of(x[j].word[i]) - of_row.mean) * of_row.scale * float_of(gains_[j].word[i]);
+        if (bias_ && k + i < n_) value[i] += bias_[k + i];
+        if (k + i >= n_) value[i] = 0;
+      }
+      // Pairs p and p + 1 of a unit are words of neighbouring lanes t.
+      const std::int32_t pair = 2 * (vector % kVectorsOfUnit),
+                         word = pair % 4 * 4 + pair / 8 * 2 + pair / 4 % 2,
+                         at = begin_ + (row * stride_ + vector / kVectorsOfUnit) * kUnitWords + word;
+      words[at] = packed<Type>({value[0], value[1]});
+      words[at + 4] = packed<Type>({value[2], value[3]});
+    }
+  }
+
+  const OrderedArgs& a_;
+  std::int32_t lane_, warp_, first_, vectors_, n_, stride_, begin_, read_;
+  std::int64_t moments_at_;
+  Global<const float> x_, gain_, bias_;
+  bool has_vectors_;
+  Words4 gains_[kVectors];
+};
+
+// What becomes of the sums of a block: 16 outputs of a row are half a warp's, all of whose lanes take part.
+template <int Blocks, int Strips, typename Place>
+ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const Place& at, const Shared<float>& partial,
+                                const float (&c)[Strips][Blocks][4]) {
+  constexpr int kRows = 8 * Blocks, kOfStrip = kRanges * kRows, kColumns = static_cast<int>(kStrip);
+  ASSAY_UNROLL
+  for (int j = 0; j < Strips; ++j) ASSAY_UNROLL
+  for (int block = 0; block < Blocks; ++block)
+    put_partial(partial, at, kRows, j * kOfStrip + 8 * block, c[j][block]);
+  barrier();
+  const auto outputs = static_cast<std::int32_t>(Strips == 1 ? a.weight.outputs : a.to.gated),
+             rows = static_cast<std::int32_t>(a.rows), first = at.strip * kColumns;
+  for (std::int32_t i = thread_index(); i < kRows * kColumns; i += kLinearThreads) {
+    const std::int32_t row = i / kColumns, column = i % kColumns, output = first + column;
+    const auto sum_of = [&](int j) {
+      float sum = 0;
+      ASSAY_UNROLL
+      for (int range = 0; range < kRanges; ++range) {
+        const float one = partial[(j * kOfStrip + range * kRows + row) * kPaddedStrip + column];
+        sum = range == 0 ? one : sum + one;
+      }
+      return sum;
+    };
+    const bool is_there = at.first_row + row < rows && output < outputs;
+    float value = 0;
+    if (is_there) {
+      if constexpr (Strips == 2)
+        value = finish_gated(a.to, at.first_row + row, output, sum_of(0), sum_of(1));
+      else
+        value = finish(a.to, at.first_row + row, output, sum_of(0));
+    }
+    if (!a.to.moments.data) continue;
+    const Floats2 part = part_moments(value, elements_of_part(outputs, at.strip));
+    if (column == 0 && is_there)
+      Global<float>(a.to.moments.data)
+          .as<Floats2>()[(at.first_row + row) * (a.to.moments.stride / 2) + at.strip] = part;
+  }
+}
+
+}  // namespace assay::cuda::device
