@@ -133,7 +133,7 @@ TEST_F(CudaMadeInputs, HaveTheBitsOfAGateByItself) {
 }
 
 TEST_F(CudaMadeInputs, AreOfFewRowsAndNotOfFloat32) {
-  constexpr std::int64_t kRows = 17;
+  constexpr std::int64_t kRows = kFewRows + 1;
   const auto x = put(random_.floats(kRows * 64)), out = room<float>(kRows * 16);
   LinearArgs args{.x = x,
                   .x_stride = 64,
@@ -143,7 +143,7 @@ TEST_F(CudaMadeInputs, AreOfFewRowsAndNotOfFloat32) {
                   .scratch = scratch_for(kRows, 32, Arithmetic::bfloat16)};
   args.made.kind = FusedPrologue::Kind::gated;
   EXPECT_THROW(run(*runtime_, args), Error);
-  args.rows = 16;
+  args.rows = kFewRows;
   run(*runtime_, args);
   args.weight = put(make_matrix(MatrixFormat::float32, 16, 32, random_));
   args.arithmetic = Arithmetic::tf32;  // whose blocks make their inputs themselves
@@ -277,20 +277,19 @@ TEST(CudaMadeInSteps, SaveALaunchEachAndChangeNoBit) {
                                     backend, precision_from_name(precision));
     Program& program = model.program();
     const PlanOfModel plan("llama_grouped", precision);
-    const std::int64_t norms = count_of(plan.made<NormOp>()),
-                       made = norms + count_of(plan.made<GatedOp>());
+    const std::int64_t norms = count_of(plan.made<NormOp>()), made = norms + count_of(plan.made<GatedOp>());
     // In float32 a block makes its inputs itself, those of fewer rows.
-    const std::int64_t most = std::string(precision) == "bfloat16" ? 16 : 4;
-    const SteppedTokens many = step_of(runtime, program, 40);
+    const std::int64_t most = std::string(precision) == "bfloat16" ? kFewRows : 4;
+    const SteppedTokens many = step_of(runtime, program, kFewRows + 6);
     std::size_t seen = 0;
-    for (const std::int64_t rows : {1, 2, 4, 5, 16}) {
+    for (const std::int64_t rows : {1, 2, 4, 5, 64}) {
       SCOPED_TRACE(rows);
       const SteppedTokens together = step_of(runtime, program, rows);
       program.observe_inputs([&](const ObservedInput&) { ++seen; });
       const SteppedTokens apart = step_of(runtime, program, rows);
       program.observe_inputs({});
-      // A gate in the product in front leaves its rows in order; one or two rows are normed by each block, but
-      // for the first norm, whose moments nobody leaves.
+      // A gate in the product in front leaves its rows in order; one or two rows are normed by each block,
+      // but for the first norm, whose moments nobody leaves.
       const std::int64_t more =
           precision == std::string("bfloat16") ? plan.ordered_gates() + (rows <= 2 ? norms - 1 : 0) : 0;
       EXPECT_EQ(apart.launches - together.launches, rows <= most ? made + more : 0);
@@ -320,7 +319,7 @@ TEST(CudaOrderedSteps, LeaveRowsForTheMultiplicationBehind) {
   EXPECT_EQ(std::ranges::count_if(around.producers, [](const auto& p) { return p.has_value(); }), 2 * layers);
   EXPECT_EQ(std::count(around.leaves_moments.begin(), around.leaves_moments.end(), true), 2 * layers);
   const SteppedTokens one = step_of(runtime, program, 1), some = step_of(runtime, program, 3),
-                      many = step_of(runtime, program, 17);
+                      many = step_of(runtime, program, kFewRows + 1);
   EXPECT_EQ(one.logits, many.logits);
   EXPECT_EQ(some.logits, many.logits);
   // Embedding, the first norm, and per layer: qkv with its norm, keys and values, attention, its output, and

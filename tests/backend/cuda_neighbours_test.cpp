@@ -11,8 +11,17 @@ namespace {
 
 using namespace testing_support;
 
+// So few processors that blocks take strip after strip, and share a processor.
+EmulatedDevice small_device() {
+  EmulatedDevice device;
+  device.facts.processors = 3;
+  return device;
+}
+
 class CudaNeighbours : public CudaKernels {
  protected:
+  CudaNeighbours() : CudaKernels(small_device()) {}
+
   // Of each kernel one.
   static std::vector<Way> ordered_ways() {
     return {{MatrixFormat::float16, Arithmetic::float16},
@@ -47,7 +56,14 @@ TEST_F(CudaNeighbours, GateInTheProductInFront) {
                                    Activation::none};
   std::size_t next = 0;
   for (const Way& way : ordered_ways())
-    for (const Shape& shape : {Shape{16, 64, 1}, {48, 203, 2}, {16, 40, 8}, {32, 520, 9}, {64, 1283, 16}}) {
+    for (const Shape& shape : {Shape{16, 64, 1},
+                               {48, 203, 2},
+                               {304, 72, 1},
+                               {16, 40, 8},
+                               {32, 520, 9},
+                               {304, 96, 11},
+                               {64, 1283, 16},
+                               {48, 144, 50}}) {
       const std::int64_t n = shape.outputs, rows = shape.rows, stride = n + 3;
       SCOPED_TRACE(text_of(way) + ", " + std::to_string(shape.inputs) + " inputs, " + std::to_string(rows) +
                    " rows");
@@ -85,8 +101,13 @@ TEST_F(CudaNeighbours, GateInTheProductInFront) {
 
 TEST_F(CudaNeighbours, LeaveMomentsWithTheBitsOfTheNormByItself) {
   for (const Way& way : ordered_ways())
-    for (const Shape& shape :
-         {Shape{33, 16, 1}, {17, 203, 2}, {32, 256, 3}, {21, 300, 16}, {40, 1103, 1}, {16, 2100, 2}})
+    for (const Shape& shape : {Shape{33, 16, 1},
+                               {17, 203, 2},
+                               {416, 131, 1},
+                               {32, 256, 3},
+                               {21, 300, 16},
+                               {40, 1103, 1},
+                               {16, 2100, 2}})
       for (const bool subtracts_mean : {false, true}) {
         const std::int64_t rows = shape.rows, n = shape.inputs, stride = n % 4 == 0 ? n + 4 : n + 1;
         SCOPED_TRACE(text_of(way) + ", " + std::to_string(n) + " inputs, " + std::to_string(rows) +

@@ -237,11 +237,11 @@ std::unique_ptr<EmulatedRuntime> make_emulated_runtime(const EmulatedDevice& dev
   return std::make_unique<Emulated>(device);
 }
 
-std::unique_ptr<Runtime> make_test_runtime() {
+std::unique_ptr<Runtime> make_test_runtime(const EmulatedDevice& device) {
 #if defined(ASSAY_HAS_CUDA)
   if (std::getenv("ASSAY_TEST_CUDA") != nullptr) return make_cuda_runtime(0);
 #endif
-  return make_emulated_runtime();
+  return make_emulated_runtime(device);
 }
 
 }  // namespace assay::cuda

@@ -34,6 +34,6 @@ std::unique_ptr<EmulatedRuntime> make_emulated_runtime(const EmulatedDevice& dev
 
 // What tests of kernels run on: the emulation, or where the variable ASSAY_TEST_CUDA is set, in a build with
 // CUDA, the first GPU.
-std::unique_ptr<Runtime> make_test_runtime();
+std::unique_ptr<Runtime> make_test_runtime(const EmulatedDevice& device = {});
 
 }  // namespace assay::cuda

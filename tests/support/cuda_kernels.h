@@ -135,6 +135,7 @@ inline Matrix put_matrix(DeviceMemory& memory, const TestMatrix& m) {
 
 class CudaKernels : public testing::Test {
  protected:
+  explicit CudaKernels(const EmulatedDevice& device = {}) : runtime_(make_test_runtime(device)) {}
   Matrix put(const TestMatrix& m) { return put_matrix(memory_, m); }
   template <typename T>
   DevicePointer<T> put(const std::vector<T>& values) {
@@ -154,7 +155,7 @@ class CudaKernels : public testing::Test {
     return memory_.get(from, at_of(count));
   }
 
-  std::unique_ptr<Runtime> runtime_ = make_test_runtime();
+  std::unique_ptr<Runtime> runtime_;
   DeviceMemory memory_{*runtime_};
   Random random_;
 };

@@ -77,18 +77,22 @@ ASSAY_DEVICE float half_warp_sum(float x) {
   for (int lanes = kPartElements / 2; lanes > 0; lanes /= 2) x += shuffle_xor(x, lanes);
   return x;
 }
+// Dividing by 16 is exact, and quicker so.
+ASSAY_DEVICE float mean_of_part(float sum, std::int32_t count) {
+  return count == kPartElements ? sum * (1.0F / kPartElements) : sum / static_cast<float>(count);
+}
 // The sum of a part, an element a lane of half a warp, and the sum of squared distances from its mean.
 ASSAY_DEVICE Floats2 part_moments(float x, std::int32_t count) {
   const bool is_there = thread_index() % kPartElements < count;
   const float sum = half_warp_sum(is_there ? x : 0.0F);
-  const float d = is_there ? x - sum / static_cast<float>(count) : 0.0F;
+  const float d = is_there ? x - mean_of_part(sum, count) : 0.0F;
   return {sum, half_warp_sum(d * d)};
 }
 ASSAY_DEVICE std::int32_t elements_of_part(std::int32_t n, std::int32_t part) {
   return smaller(n - part * kPartElements, kPartElements);
 }
 ASSAY_DEVICE float squares_about(const Floats2& part, std::int32_t count, float mean) {
-  const float d = part.x / static_cast<float>(count) - mean;
+  const float d = mean_of_part(part.x, count) - mean;
   return fmaf(static_cast<float>(count) * d, d, part.y);
 }
 ASSAY_DEVICE Moments moments_of_sums(float mean, float squares, std::int32_t n, float epsilon) {

@@ -257,9 +257,11 @@ void run(Runtime& runtime, const NextTokenArgs& args);
 inline constexpr int kRowBlocks = 4;
 // For many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
 inline constexpr int kGemmSizes = 2;
-// Of rows in order; with a gate for up to 16 rows; and of rows that each block norms, up to 8.
+// A product of rows in order, by 8, 16, 32 or 64 of them; with a gate by 8, 16 or 32; and of up to 8 rows
+// that each block norms. `wide` where so many blocks share a processor that each has few loads on its way.
 struct OrderedKernels {
-  Kernel<OrderedArgs> rows[kRowBlocks], gated[2], normed, normed_gated;
+  Kernel<OrderedArgs> rows[kRowBlocks], gated[kRowBlocks - 1], normed, normed_gated;
+  Kernel<OrderedArgs> wide, wide_gated, wide_normed, wide_normed_gated;
 };
 struct Kernels {
   Kernel<EmbedArgs> embed;

@@ -116,25 +116,37 @@ bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
   return true;
 }
 
-// One block of 8 rows, or of 16 where they have a gate; more rows in as many as they need.
-LaunchShape ordered_shape(const OrderedArgs& args, std::int64_t rows, std::uint32_t more_bytes) {
-  const std::int64_t strips = strips_of(args.to.gated > 0 ? args.to.gated : args.weight.outputs);
-  return {.grid_x = count_of(strips),
+// 4-bit codes have a table in shared memory: so many blocks that all processors are busy take strip after
+// strip. Other products have a block for each strip.
+void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, const OrderedArgs& args,
+                      std::uint32_t table_bytes) {
+  const bool has_gate = args.to.gated > 0, is_normed = args.made.kind != FusedPrologue::Kind::none;
+  const std::int64_t strips = strips_of(has_gate ? args.to.gated : args.weight.outputs),
+                     twice = std::int64_t{2} * runtime.facts().processors;
+  int size = 0;
+  const int largest = is_normed ? 0 : has_gate ? kRowBlocks - 2 : kRowBlocks - 1;
+  while (size < largest && args.rows > std::int64_t{8} << size) ++size;
+  const std::int64_t rows = std::int64_t{8} << size;
+  const bool takes_strips = table_bytes > 0 && size < 2 && strips > twice,
+             is_wide = size == 0 && strips > twice;
+  const Kernel<OrderedArgs>& kernel =
+      is_wide ? (is_normed ? (has_gate ? kernels.wide_normed_gated : kernels.wide_normed)
+                           : (has_gate ? kernels.wide_gated : kernels.wide))
+              : (is_normed ? (has_gate ? kernels.normed_gated : kernels.normed)
+                           : (has_gate ? kernels.gated[size] : kernels.rows[size]));
+  const std::uint32_t partials = partial_bytes(rows) * (has_gate ? 2 : 1) * (takes_strips ? 2 : 1),
+                      made = is_normed ? count_of(normed_rows_bytes(args.rows, args.weight.inputs)) : 0;
+  launch(runtime, kernel,
+         {.grid_x = count_of(takes_strips ? twice : strips),
           .grid_y = blocks_of(args.rows, rows),
           .block = count_of(kThreads),
-          .shared_bytes = more_bytes + partial_bytes(rows) * (args.to.gated > 0 ? 2 : 1)};
-}
-
-void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, const OrderedArgs& args,
-                      std::uint32_t more_bytes) {
-  if (args.to.gated == 0) return launch_linear(runtime, kernels.rows, args, more_bytes);
-  const int i = args.rows > 8 ? 1 : 0;
-  launch(runtime, kernels.gated[i], ordered_shape(args, std::int64_t{8} << i, more_bytes), args);
+          .shared_bytes = table_bytes + partials + made},
+         args);
 }
 
 // Puts the rows into order in scratch memory, or lets each block norm them, and multiplies them.
 void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
-                 const OrderedKernels& kernels, std::uint32_t more_bytes) {
+                 const OrderedKernels& kernels, std::uint32_t table_bytes) {
   if (args.rows == 0) return;
   if (args.to.gated > 0 && (args.rows > kFewRows || args.to.gated % 16 != 0 ||
                             2 * args.to.gated != args.weight.outputs || args.to.adds))
@@ -145,17 +157,14 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
   const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic);
   OrderedArgs product{
       .x = args.ordered, .x_stride = stride, .rows = args.rows, .weight = args.weight, .to = args.to};
-  if (args.ordered) return multiply_ordered(runtime, kernels, product, more_bytes);
+  if (args.ordered) return multiply_ordered(runtime, kernels, product, table_bytes);
   const bool is_norm = args.made.kind == FusedPrologue::Kind::norm,
              has_moments = static_cast<bool>(args.made.moments.data);
   if (is_norm && has_moments && args.rows <= kMaxNormedRows) {
     product.made_of = args.x;
     product.made_stride = args.x_stride;
     product.made = args.made;
-    return launch(
-        runtime, args.to.gated > 0 ? kernels.normed_gated : kernels.normed,
-        ordered_shape(product, 8, more_bytes + count_of(normed_rows_bytes(args.rows, args.weight.inputs))),
-        product);
+    return multiply_ordered(runtime, kernels, product, table_bytes);
   }
   if (args.rows * stride > args.scratch.bytes)
     throw Error(
@@ -176,7 +185,7 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
           .shared_bytes = kReduceBytes},
          order);
   product.x = args.scratch.data;
-  multiply_ordered(runtime, kernels, product, more_bytes);
+  multiply_ordered(runtime, kernels, product, table_bytes);
 }
 
 bool is_power_of_two(std::int64_t n) {
@@ -294,7 +303,8 @@ void run(Runtime& runtime, const QuantizeArgs& args) {
 }
 
 void run(Runtime& runtime, const LinearInt8Args& args) {
-  if (fits_gemm(args.rows, kFewRows, args.weight) && args.weight.inputs > 0) {
+  constexpr std::int64_t kFewInt8Rows = 16;
+  if (fits_gemm(args.rows, kFewInt8Rows, args.weight) && args.weight.inputs > 0) {
     const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),
                                    .x_stride = args.codes_stride,
                                    .rows = args.rows,

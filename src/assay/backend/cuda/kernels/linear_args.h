@@ -89,7 +89,7 @@ struct FusedPrologue {
 };
 inline constexpr std::int64_t kMaxPrologueRows = 4;
 // Inputs that are put into order first (OrderArgs) are made once: those of all few rows.
-inline constexpr std::int64_t kFewRows = 16, kMaxOrderedPrologueRows = kFewRows;
+inline constexpr std::int64_t kFewRows = 64, kMaxOrderedPrologueRows = kFewRows;
 // Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
 // takes 8 floats more, so that lanes of four rows meet no bank twice.
 inline constexpr std::int64_t kMadeAtOnce = 192, kMadePadding = 8;

@@ -9,11 +9,16 @@
 
 namespace assay::cuda::device {
 
-// Units of 32 inputs whose weights are on their way: 1,024 bytes each; many rows need the registers.
-template <int Blocks>
-inline constexpr int kUnitsAhead = Blocks == 1   ? 8
-                                   : Blocks == 2 ? 4
-                                   : Blocks == 4 ? 2
+// Units of 32 inputs whose weights are on their way, 1,024 bytes each. Of one block a processor a warp
+// fetches far ahead; where there are many blocks (IsWide), four of them share a processor and each needs
+// less. Many rows need the registers.
+template <int Blocks, int Strips, bool AreNormed, bool IsWide>
+inline constexpr int kUnitsAhead = IsWide        ? 4 / Strips
+                                   : Blocks == 1 ? (Strips == 1 ? 8
+                                                    : AreNormed ? 3
+                                                                : 4)
+                                   : Blocks == 2 ? 4 / Strips
+                                   : Blocks == 4 ? 2 / Strips
                                                  : 1;
 
 template <typename Type, int Blocks>
@@ -28,10 +33,9 @@ ASSAY_DEVICE void multiply_tile(float (&c)[Blocks][4], const Words4& weights, co
 
 // float16 and bfloat16: the units of a warp. A range that begins or ends in the middle of one has a tile more
 // in front of its whole units, or behind them.
-template <typename Type, int Blocks, int Strips, bool AreNormed>
+template <typename Type, int Blocks, int Strips, int Ahead, bool HoldsEnds>
 struct HalfUnits {
-  // Rows that are normed beside two strips need some registers.
-  static constexpr int kAhead = kUnitsAhead<Blocks> / Strips - (AreNormed && Strips == 2 ? 1 : 0);
+  static constexpr int kAhead = Ahead;
   const OrderedPlace<Strips>& at;
   std::int32_t begin, end;
   bool has_first, has_last;
@@ -44,11 +48,11 @@ struct HalfUnits {
         end(larger(at.end / 2, begin)),
         has_first(at.begin % 2 != 0 && at.begin < at.end),
         has_last(at.end % 2 != 0 && at.end > 2 * begin) {
-    if (has_first) fetch(first, at.begin);
+    if (HoldsEnds && has_first) fetch(first, at.begin);
     ASSAY_UNROLL
     for (int j = 0; j < kAhead; ++j)
       if (begin + j < end) fetch_unit(j, begin + j);
-    if (has_last) fetch(last, at.end - 1);
+    if (HoldsEnds && has_last) fetch(last, at.end - 1);
   }
   ASSAY_DEVICE void fetch(Words4 (&out)[Strips], std::int32_t tile) const {
     ASSAY_UNROLL
@@ -68,16 +72,16 @@ struct HalfUnits {
     }
   }
   template <typename Rows>
-  ASSAY_DEVICE void multiply_part(const Words4 (&weights)[Strips], const Rows& in, std::int32_t unit,
-                                  int half) {
+  ASSAY_DEVICE void multiply_part(Words4 (&weights)[Strips], const Rows& in, std::int32_t tile, int half) {
+    if (!HoldsEnds) fetch(weights, tile);
     Words4 x[Blocks];
-    in.units(x, unit);
+    in.units(x, tile / 2);
     ASSAY_UNROLL
     for (int strip = 0; strip < Strips; ++strip) multiply_tile<Type>(c[strip], weights[strip], x, half);
   }
   template <typename Rows>
   ASSAY_DEVICE void multiply(const Rows& in) {
-    if (has_first) multiply_part(first, in, at.begin / 2, 1);
+    if (has_first) multiply_part(first, in, at.begin, 1);
     constexpr int kAtOnce = kAhead <= Rows::kUnitsAtOnce       ? kAhead
                             : kAhead % Rows::kUnitsAtOnce == 0 ? Rows::kUnitsAtOnce
                                                                : 1;
@@ -100,17 +104,17 @@ struct HalfUnits {
       for (int j = 0; j < kAtOnce; ++j)
         if (unit + group + j < end) multiply_unit(group + j, unit + group + j, x[j]);
     }
-    if (has_last) multiply_part(last, in, at.end / 2, 0);
+    if (has_last) multiply_part(last, in, at.end - 1, 0);
   }
 };
 
-template <typename Type, MatrixFormat Format, int Blocks, int Strips, bool AreNormed>
-ASSAY_KERNEL_OF(kLinearThreads, 2)
+template <typename Type, MatrixFormat Format, int Blocks, int Strips, bool AreNormed, bool IsWide>
+ASSAY_KERNEL_OF(kLinearThreads, IsWide ? 3 : 2)
 ordered_halves(OrderedArgs a) {
   const auto at = OrderedPlace<Strips>::template of<Format>(a, 8 * Blocks);
-  HalfUnits<Type, Blocks, Strips, AreNormed> units(at);
+  HalfUnits<Type, Blocks, Strips, kUnitsAhead<Blocks, Strips, AreNormed, IsWide>, !IsWide> units(at);
   if constexpr (AreNormed) {
-    NormedRows<Type> in(a, at, at.begin / 2, (at.end + 1) / 2, Strips * kPartialBytes<8 * Blocks>);
+    NormedRows<Type, !IsWide> in(a, at, at.begin / 2, (at.end + 1) / 2, Strips * kPartialBytes<8 * Blocks>);
     wait_for_previous();
     in.make();
     units.multiply(in);
@@ -125,8 +129,11 @@ ordered_halves(OrderedArgs a) {
 struct ScalePair {
   float low, high;
 };
-ASSAY_DEVICE ScalePair scales_at(const GroupScales& scales, int g, std::int64_t k) {
-  return {scales.of(g, k), scales.of(g + 8, k)};
+ASSAY_DEVICE ScalePair scales_at(const GroupScales& scales, std::int32_t g, std::int32_t strip,
+                                 std::int32_t k) {
+  const Global<const float> own = scales.scales + (scales.first + strip * scales.groups * kStrip);
+  const std::int32_t at = (k >> scales.shift) * static_cast<std::int32_t>(kStrip) + g;
+  return {own[at], own[at + 8]};
 }
 
 ASSAY_DEVICE void expand_codes_of_bank(std::uint32_t (&a)[4], std::uint32_t codes,
@@ -143,7 +150,8 @@ inline constexpr int kCodeTilesAhead = Blocks == 1   ? 4
                                                      : 1;
 
 // 4-bit codes in groups of at least 16. Scales multiply sums; of groups of 64 and more they are on their way
-// with the codes.
+// with the codes. A block takes strip after strip, since its table and rows are dear: codes of the next strip
+// are on their way while it ends one.
 template <typename Type, bool HasWideGroups, int Blocks, int Strips>
 struct CodeTiles {
   static constexpr int kAhead = kCodeTilesAhead<Blocks> > Strips ? kCodeTilesAhead<Blocks> / Strips : 1;
@@ -153,18 +161,21 @@ struct CodeTiles {
   int steps;
   Words4 ahead[kAhead][Strips];
   ScalePair scale[kAhead][Strips];
-  float c[Strips][Blocks][4] = {};
+  float c[Strips][Blocks][4];
 
-  ASSAY_DEVICE void fetch(int j, int strip, std::int32_t tile) {
-    ahead[j][strip] = at.tile(strip, tile);
-    if (HasWideGroups) scale[j][strip] = scales_at(scales[strip], at.g, std::int64_t{tile} * 64);
+  ASSAY_DEVICE void fetch(int j, int strip, std::int32_t of_strip, std::int32_t tile) {
+    ahead[j][strip] = at.tile_of(strip, of_strip, tile);
+    if (HasWideGroups) scale[j][strip] = scales_at(scales[strip], at.g, of_strip, tile * 64);
   }
-  ASSAY_DEVICE void fetch(int j, std::int32_t tile) {
+  ASSAY_DEVICE void fetch_first(std::int32_t of_strip) {
     ASSAY_UNROLL
-    for (int strip = 0; strip < Strips; ++strip) fetch(j, strip, tile);
+    for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
+    for (int strip = 0; strip < Strips; ++strip)
+      if (at.begin + j < at.end) fetch(j, strip, of_strip, at.begin + j);
   }
-  // By the two units of its inputs; then the codes that follow are fetched.
-  ASSAY_DEVICE void multiply(int j, int strip, std::int32_t tile, const Words4 (&x)[2][Blocks]) {
+  // By the two units of its inputs.
+  ASSAY_DEVICE void multiply(int j, int strip, std::int32_t of_strip, std::int32_t tile,
+                             const Words4 (&x)[2][Blocks]) {
     float unscaled[Blocks][4] = {};
     ASSAY_UNROLL
     for (int step = 0; step < 4; ++step) {
@@ -172,9 +183,8 @@ struct CodeTiles {
       expand_codes_of_bank(codes.word, ahead[j][strip].word[step], table, at.lane);
       multiply_tile<Type>(unscaled, codes, x[step / 2], step % 2);
       if (HasWideGroups ? step < 3 : ((step + 1) & (steps - 1)) != 0) continue;
-      const ScalePair own = HasWideGroups
-                                ? scale[j][strip]
-                                : scales_at(scales[strip], at.g, std::int64_t{tile} * 64 + step * 16);
+      const ScalePair own =
+          HasWideGroups ? scale[j][strip] : scales_at(scales[strip], at.g, of_strip, tile * 64 + step * 16);
       ASSAY_UNROLL
       for (int block = 0; block < Blocks; ++block)
         for (int i = 0; i < 4; ++i) {
@@ -182,35 +192,33 @@ struct CodeTiles {
           unscaled[block][i] = 0;
         }
     }
-    if (tile + kAhead < at.end) fetch(j, strip, tile + kAhead);
   }
-  ASSAY_DEVICE void multiply(int j, std::int32_t tile, const Words4 (&x)[2][Blocks]) {
-    ASSAY_UNROLL
-    for (int strip = 0; strip < Strips; ++strip) multiply(j, strip, tile, x);
-  }
+  // The strips' sums; the first codes of the next strip, if it is one, are fetched in place of the last.
   template <typename Rows>
-  ASSAY_DEVICE void multiply_all(const Rows& in) {
-    constexpr int kAtOnce = Rows::kUnitsAtOnce < 2 * kAhead ? Rows::kUnitsAtOnce / 2 : kAhead;
-    Words4 x[kAtOnce][2][Blocks];
-    const auto fetch_rows = [&](int j, std::int32_t tile) {
-      ASSAY_UNROLL
-      for (int half = 0; half < 2; ++half) in.units(x[j][half], 2 * tile + half);
-    };
-    std::int32_t tile = at.begin;
-    ASSAY_NO_UNROLL
-    for (; tile + kAhead <= at.end; tile += kAhead) ASSAY_UNROLL
-    for (int group = 0; group < kAhead; group += kAtOnce) {
-      ASSAY_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) fetch_rows(j, tile + group + j);
-      ASSAY_UNROLL
-      for (int j = 0; j < kAtOnce; ++j) multiply(group + j, tile + group + j, x[j]);
-    }
+  ASSAY_DEVICE void multiply_strip(const Rows& in, std::int32_t of_strip, std::int32_t next, bool has_next) {
     ASSAY_UNROLL
-    for (int j = 0; j < kAhead; ++j)
-      if (tile + j < at.end) {
-        fetch_rows(0, tile + j);
-        multiply(j, tile + j, x[0]);
+    for (int strip = 0; strip < Strips; ++strip) ASSAY_UNROLL
+    for (int block = 0; block < Blocks; ++block)
+      for (int i = 0; i < 4; ++i) c[strip][block][i] = 0;
+    ASSAY_NO_UNROLL
+    for (std::int32_t first = at.begin; first < at.end; first += kAhead) {
+      Words4 x[kAhead][2][Blocks];
+      ASSAY_UNROLL
+      for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
+      for (int half = 0; half < 2; ++half)
+        if (first + j < at.end) in.units(x[j][half], 2 * (first + j) + half);
+      const bool is_last = first + kAhead >= at.end;
+      ASSAY_UNROLL
+      for (int j = 0; j < kAhead; ++j) {
+        const std::int32_t tile = is_last ? at.begin + j : first + kAhead + j;
+        const bool has_more = is_last ? has_next && tile < at.end : tile < at.end;
+        ASSAY_UNROLL
+        for (int strip = 0; strip < Strips; ++strip) {
+          if (first + j < at.end) multiply(j, strip, of_strip, first + j, x[j]);
+          if (has_more) fetch(j, strip, is_last ? next : of_strip, tile);
+        }
       }
+    }
   }
 };
 
@@ -218,31 +226,44 @@ template <typename Type, bool HasWideGroups, int Blocks, int Strips, bool AreNor
 ASSAY_KERNEL_OF(kLinearThreads, Blocks < 8 ? 2 : 1)
 ordered_codes(OrderedArgs a) {
   using Tiles = CodeTiles<Type, HasWideGroups, Blocks, Strips>;
-  const auto at = OrderedPlace<Strips>::template of<MatrixFormat::four_bit>(a, 8 * Blocks);
+  auto at = OrderedPlace<Strips>::template of<MatrixFormat::four_bit>(a, 8 * Blocks);
   const Shared<std::uint32_t> table = shared<std::uint32_t>(0);
-  const auto scales = [&](int strip) { return GroupScales(a.weight, at.strip_of(a, strip)); };
+  const auto scales = [&](int strip) { return GroupScales(a.weight, at.distance(a, strip)); };
   Tiles tiles = [&] {
     if constexpr (Strips == 1)
-      return Tiles{at, {scales(0)}, table, steps_of_group(a.weight.group), {}, {}};
+      return Tiles{at, {scales(0)}, table, steps_of_group(a.weight.group), {}, {}, {}};
     else
-      return Tiles{at, {scales(0), scales(1)}, table, steps_of_group(a.weight.group), {}, {}};
+      return Tiles{at, {scales(0), scales(1)}, table, steps_of_group(a.weight.group), {}, {}, {}};
   }();
-  ASSAY_UNROLL
-  for (int j = 0; j < Tiles::kAhead; ++j)
-    if (at.begin + j < at.end) tiles.fetch(j, at.begin + j);
+  tiles.fetch_first(at.strip);
   make_bank_tables<Type>(table, a.weight);
   barrier();
+  const auto strips =
+      static_cast<std::int32_t>(a.to.gated > 0 ? a.to.gated / kStrip : strips_of(a.weight.outputs));
+  const std::int32_t step = grid_x();
+  constexpr std::int64_t kPartials = Strips * kPartialBytes<8 * Blocks>;
+  // Sums of one strip are added while others are made: two places for them, where there is more than one
+  // strip.
+  const auto multiply = [&](const auto& in) {
+    std::int64_t place = kBankTableBytes;
+    ASSAY_NO_UNROLL
+    for (; at.strip < strips; at.strip += step) {
+      const std::int32_t next = at.strip + step;
+      tiles.multiply_strip(in, at.strip, next, next < strips);
+      finish_blocks<Blocks, Strips>(a, at, shared<float>(place), tiles.c);
+      place = kBankTableBytes + (kBankTableBytes + kPartials - place);
+    }
+  };
   if constexpr (AreNormed) {
-    NormedRows<Type> in(a, at, 2 * at.begin, 2 * at.end,
-                        kBankTableBytes + Strips * kPartialBytes<8 * Blocks>);
+    NormedRows<Type, true> in(a, at, 2 * at.begin, 2 * at.end,
+                              kBankTableBytes + kPartials * (step < strips ? 2 : 1));
     wait_for_previous();
     in.make();
-    tiles.multiply_all(in);
+    multiply(in);
   } else {
     wait_for_previous();
-    tiles.multiply_all(OrderedRows<Blocks>(a, at));
+    multiply(OrderedRows<Blocks>(a, at));
   }
-  finish_blocks<Blocks, Strips>(a, at, shared<float>(kBankTableBytes), tiles.c);
 }
 
 }  // namespace assay::cuda::device

@@ -65,15 +65,18 @@ struct OrderedPlace {
     ASSAY_UNROLL
     for (int j = 0; j < Strips; ++j)
       at.strip_data[j] =
-          Global<const std::byte>(a.weight.data) + std::int64_t{at.strip_of(a, j)} * at.tiles * kTileBytes;
+          Global<const std::byte>(a.weight.data) + std::int64_t{at.distance(a, j)} * at.tiles * kTileBytes;
     return at;
   }
-  ASSAY_DEVICE std::int32_t strip_of(const OrderedArgs& a, int j) const {
-    return strip + j * static_cast<std::int32_t>(a.to.gated / kStrip);
+  // Of the block's strips from the first.
+  static ASSAY_DEVICE std::int32_t distance(const OrderedArgs& a, int j) {
+    return j * static_cast<std::int32_t>(a.to.gated / kStrip);
   }
-  ASSAY_DEVICE Words4 tile(int j, std::int32_t i) const {
-    return strip_data[j].load_once(i * static_cast<std::int32_t>(kTileBytes / 16) + lane);
+  ASSAY_DEVICE Words4 tile_of(int j, std::int32_t of_strip, std::int32_t i) const {
+    return strip_data[j].load_once(std::int64_t{of_strip} * tiles * (kTileBytes / 16) +
+                                   i * static_cast<std::int32_t>(kTileBytes / 16) + lane);
   }
+  ASSAY_DEVICE Words4 tile(int j, std::int32_t i) const { return tile_of(j, strip, i); }
 };
 
 // The rows that a lane multiplies: of each block of 8 its own, the last one where there are fewer.
@@ -97,8 +100,8 @@ struct OrderedRows {
 };
 
 // Rows as a norm in front makes them: each warp makes its own inputs of them in shared memory. Created before
-// the kernel in front is waited for: gains are on their way then.
-template <typename Type>
+// the kernel in front is waited for: where registers hold gains, they are on their way then.
+template <typename Type, bool HoldsGains>
 class NormedRows {
  public:
   static constexpr int kUnitsAtOnce = 2;  // from shared memory
@@ -122,7 +125,7 @@ class NormedRows {
         gain_(a.made.gain),
         bias_(a.made.bias),
         has_vectors_(n_ % 4 == 0 && a.made_stride % 4 == 0 && x_.is_aligned(16)) {
-    fetch(gains_, gain_, 0, 0);
+    if (HoldsGains) fetch(gains_, gain_, 0, 0);
   }
 
   // In all threads, behind the wait.
@@ -152,10 +155,8 @@ class NormedRows {
       if (rows > 1) of_row = {held[2 * row], held[2 * row + 1]};
       ASSAY_NO_UNROLL
       for (std::int32_t first = 0; first < vectors_; first += kVectors * kWarp) {
-        if (row + first > 0) {
-          fetch(x, x_, row, first);
-          fetch(gains_, gain_, 0, first);
-        }
+        if (row + first > 0) fetch(x, x_, row, first);
+        if (!HoldsGains || row + first > 0) fetch(gains_, gain_, 0, first);
         put(x, of_row, row, first);
       }
     }

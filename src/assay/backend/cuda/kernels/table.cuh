@@ -25,22 +25,31 @@ inline void add_multiplications(Kernels& k) {
   k.field[1] = {#field "<16>", kernel(2)}; \
   k.field[2] = {#field "<32>", kernel(4)}; \
   k.field[3] = {#field "<64>", kernel(8)}
-#define ASSAY_ORDERED(field, kernel)                              \
-  k.field.rows[0] = {#field "<8>", kernel(1, 1, false)};          \
-  k.field.rows[1] = {#field "<16>", kernel(2, 1, false)};         \
-  k.field.rows[2] = {#field "<32>", kernel(4, 1, false)};         \
-  k.field.rows[3] = {#field "<64>", kernel(8, 1, false)};         \
-  k.field.gated[0] = {#field "<8, gated>", kernel(1, 2, false)};  \
-  k.field.gated[1] = {#field "<16, gated>", kernel(2, 2, false)}; \
-  k.field.normed = {#field "<8, normed>", kernel(1, 1, true)};    \
-  k.field.normed_gated = {#field "<8, normed, gated>", kernel(1, 2, true)}
+#define ASSAY_ORDERED(field, kernel)                                               \
+  k.field.rows[0] = {#field "<8>", kernel(1, 1, false, false)};                    \
+  k.field.rows[1] = {#field "<16>", kernel(2, 1, false, false)};                   \
+  k.field.rows[2] = {#field "<32>", kernel(4, 1, false, false)};                   \
+  k.field.rows[3] = {#field "<64>", kernel(8, 1, false, false)};                   \
+  k.field.gated[0] = {#field "<8, gated>", kernel(1, 2, false, false)};            \
+  k.field.gated[1] = {#field "<16, gated>", kernel(2, 2, false, false)};           \
+  k.field.gated[2] = {#field "<32, gated>", kernel(4, 2, false, false)};           \
+  k.field.normed = {#field "<8, normed>", kernel(1, 1, true, false)};              \
+  k.field.normed_gated = {#field "<8, normed, gated>", kernel(1, 2, true, false)}; \
+  k.field.wide = {#field "<8, wide>", kernel(1, 1, false, true)};                  \
+  k.field.wide_gated = {#field "<8, gated, wide>", kernel(1, 2, false, true)};     \
+  k.field.wide_normed = {#field "<8, normed, wide>", kernel(1, 1, true, true)};    \
+  k.field.wide_normed_gated = {#field "<8, normed, gated, wide>", kernel(1, 2, true, true)}
 #define ASSAY_TF32(blocks) linear_tf32<blocks>
 #define ASSAY_F16(...) ordered_halves<Float16, MatrixFormat::float16, __VA_ARGS__>
 #define ASSAY_BF16(...) ordered_halves<Bfloat16, MatrixFormat::bfloat16, __VA_ARGS__>
-#define ASSAY_WIDE_F16(...) ordered_codes<Float16, true, __VA_ARGS__>
-#define ASSAY_WIDE_BF16(...) ordered_codes<Bfloat16, true, __VA_ARGS__>
-#define ASSAY_NARROW_F16(...) ordered_codes<Float16, false, __VA_ARGS__>
-#define ASSAY_NARROW_BF16(...) ordered_codes<Bfloat16, false, __VA_ARGS__>
+#define ASSAY_WIDE_F16(blocks, strips, is_normed, is_wide) \
+  ordered_codes<Float16, true, blocks, strips, is_normed>
+#define ASSAY_WIDE_BF16(blocks, strips, is_normed, is_wide) \
+  ordered_codes<Bfloat16, true, blocks, strips, is_normed>
+#define ASSAY_NARROW_F16(blocks, strips, is_normed, is_wide) \
+  ordered_codes<Float16, false, blocks, strips, is_normed>
+#define ASSAY_NARROW_BF16(blocks, strips, is_normed, is_wide) \
+  ordered_codes<Bfloat16, false, blocks, strips, is_normed>
 #define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
 #define ASSAY_INT8(blocks) device::linear_int8<blocks>
   ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
