@@ -269,15 +269,15 @@ struct Kernels {
   Kernel<AttendArgs> attend, merge_chunks;
   // For heads of up to 64, 128 and 256 elements.
   Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
-  Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
+  Kernel<struct AttendStepArgs> step_float16[2], step_bfloat16[2];  // attend_step.h; without 256
+  Kernel<LinearArgs> linear_float32[2];                             // for 4 and for 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks];
   Kernel<OrderArgs> order_inputs;
   Kernel<OrderedArgs> ordered_float16[kRowBlocks], ordered_bfloat16[kRowBlocks];
   // In groups of 64 inputs and more, and in smaller ones.
   Kernel<OrderedArgs> wide_float16[kRowBlocks], wide_bfloat16[kRowBlocks];
   Kernel<OrderedArgs> narrow_float16[kRowBlocks], narrow_bfloat16[kRowBlocks];
-  Kernel<LinearArgs> four_bit_float32;
-  Kernel<LinearArgs> four_bit_offsets, linear_grouped;
+  Kernel<LinearArgs> four_bit_float32, four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   Kernel<LinearInt8Args> linear_int8[kRowBlocks];
   Kernel<QuantizeGroupsArgs> quantize_groups;
