@@ -322,10 +322,10 @@ TEST(CudaOrderedSteps, LeaveRowsForTheMultiplicationBehind) {
                       many = step_of(runtime, program, kFewRows + 1);
   EXPECT_EQ(one.logits, many.logits);
   EXPECT_EQ(some.logits, many.logits);
-  // Embedding, the first norm, and per layer: qkv with its norm, keys and values, attention, its output, and
-  // both halves. Of three rows norms have a launch each.
-  EXPECT_EQ(one.launches, 2 + layers * 6);
-  EXPECT_EQ(some.launches, 1 + layers * 8);
+  // Embedding, the first norm, and per layer: qkv with its norm, attention, which stores keys and values, its
+  // output, and both halves. Of three rows norms have a launch each.
+  EXPECT_EQ(one.launches, 2 + layers * 5);
+  EXPECT_EQ(some.launches, 1 + layers * 7);
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 #include <array>
 #include <deque>
 #include <exception>
-#include <map>
-#include <memory>
 #include <vector>
 
 #include "assay/base/error.h"
@@ -53,6 +51,7 @@ namespace assay::cuda::emulation {
 
 Indices here;
 bool has_waited[1024] = {};
+std::uint32_t launch_number = 0;
 std::byte* shared_memory = nullptr;
 
 namespace {
@@ -280,55 +279,12 @@ void Block::run() {
   }
 }
 
-struct Held {
-  std::uintptr_t end;
-  bool is_written;
-};
-std::map<std::uintptr_t, Held>& allocations() {
-  static std::map<std::uintptr_t, Held> all;
-  return all;
-}
-Allocation last_found;
-
 }  // namespace
-
-Allocation allocation_of(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  if (at >= last_found.begin && at < last_found.end) return last_found;
-  auto next = allocations().upper_bound(at);
-  if (next == allocations().begin()) return {};
-  --next;
-  // A pointer to the end of an allocation, as of an empty part, belongs to it.
-  if (at > next->second.end) return {};
-  return last_found = {next->first, next->second.end, &next->second.is_written};
-}
-void add_allocation(const void* begin, std::size_t bytes) {
-  const auto at = reinterpret_cast<std::uintptr_t>(begin);
-  allocations()[at] = {at + bytes, false};
-  last_found = {};
-}
-void remove_allocation(const void* begin) {
-  allocations().erase(reinterpret_cast<std::uintptr_t>(begin));
-  last_found = {};
-}
 
 void fail(const std::string& what) {
   throw Error("kernel {}, block ({}, {}, {}), thread {}: {}", block.kernel, here.block_x, here.block_y,
               here.block_z, here.thread, what);
 }
-void fail_access(const char* what, const Allocation& in, std::uintptr_t at, std::size_t bytes) {
-  if (in.begin == 0)
-    fail("an access of " + std::to_string(bytes) + " bytes through a pointer to no allocation");
-  fail("an access of " + std::to_string(bytes) + " bytes, " + what + ", at byte " +
-       std::to_string(static_cast<std::int64_t>(at - in.begin)) + " of an allocation of " +
-       std::to_string(in.end - in.begin));
-}
-
-void fail_early(const Allocation& in) {
-  fail("an allocation of " + std::to_string(in.end - in.begin) +
-       " bytes that kernels write was touched before the kernel in front was waited for");
-}
-
 void block_barrier() {
   block.current().state = Thread::State::at_barrier;
   ++block.at_barrier;
@@ -453,6 +409,7 @@ void wait_for_copies(int groups_left) {
 
 void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread,
                 bool has_to_wait) {
+  ++launch_number;
   block.kernel = name;
   block.has_to_wait = has_to_wait;
   block.shape = shape;

@@ -2,8 +2,9 @@
 // nvcc is here done, and checked.
 //
 // Reported, as an Error that names the kernel, the block and the thread: access outside an allocation or to a
-// wrong alignment; global memory that a kernel writes touched before the kernel in front was waited for, and
-// threads that end without waiting for it; shared memory read before it is written, or written by one thread
+// wrong alignment; before the kernel in front was waited for, writing to global memory and reading what that
+// kernel or this one has written (what the kernels before wrote is there: they have ended), and threads that
+// end without waiting for it; shared memory read before it is written, or written by one thread
 // and used by another without a barrier between them; reading what cp_async_16 still copies; warp operations
 // that not all lanes reach, or that lanes reach with different ones; threads that wait for what never comes.
 // Not modelled: time, occupancy, the rounding of sums within a tensor core, races in global memory.
@@ -19,6 +20,7 @@
 
 #include "assay/backend/cuda/runtime.h"
 #include "assay/tensor/half.h"
+#include "cuda_emulation/global_memory.h"
 
 #define ASSAY_KERNEL inline void
 #define ASSAY_KERNEL_OF(...) inline void
@@ -27,31 +29,6 @@
 #define ASSAY_NO_UNROLL
 
 namespace assay::cuda::emulation {
-
-struct Allocation {
-  std::uintptr_t begin = 0, end = 0;
-  bool* is_written = nullptr;  // by a kernel, ever
-};
-// The allocation that holds an address, or an empty one.
-Allocation allocation_of(const void* address);
-void add_allocation(const void* begin, std::size_t bytes);
-void remove_allocation(const void* begin);
-
-// Throws the Error of the thread that runs.
-[[noreturn]] void fail(const std::string& what);
-[[noreturn]] void fail_access(const char* what, const Allocation& in, std::uintptr_t at, std::size_t bytes);
-
-struct Indices {
-  std::uint32_t thread = 0, threads = 0, block_x = 0, block_y = 0, block_z = 0, grid_x = 0;
-};
-extern Indices here;           // that of the thread that runs
-extern bool has_waited[1024];  // one for each thread of the block: for the kernel in front
-[[noreturn]] void fail_early(const Allocation& in);
-// What kernels never write, such as weights, may be read at any time.
-inline void touch(const Allocation& in, bool writes) {
-  if (writes) *in.is_written = true;
-  if (!has_waited[here.thread] && *in.is_written) fail_early(in);
-}
 
 void block_barrier();
 
@@ -134,12 +111,19 @@ class Global {
   }
   Words4 load_once(std::int64_t i) const { return load<Words4>(i); }
   Words4 load_shared_by_blocks(std::int64_t i) const { return load<Words4>(i); }
+  // 4 or 8 bytes that other kernels, or other blocks, wrote: past the L1 cache, which may hold what was
+  // there.
+  template <typename U>
+  U load_written(std::int64_t i) const {
+    return load<U>(i);
+  }
   template <typename U>
   Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(address_), in_);
   }
   bool is_aligned(std::size_t bytes) const { return reinterpret_cast<std::uintptr_t>(address_) % bytes == 0; }
   const T* address() const { return address_; }
+  Global pinned() const { return *this; }
   const emulation::Allocation& allocation() const { return in_; }
 
   Global(T* address, const emulation::Allocation& in) : address_(address), in_(in) {}
@@ -152,7 +136,7 @@ class Global {
     if (at < in_.begin || at + sizeof(U) > in_.end || at + sizeof(U) < at)
       emulation::fail_access("outside", in_, at, sizeof(U));
     if (at % alignof(U) != 0) emulation::fail_access("misaligned", in_, at, sizeof(U));
-    emulation::touch(in_, !std::is_const_v<U>);
+    emulation::touch(in_, at, sizeof(U), !std::is_const_v<U>);
     return reinterpret_cast<U*>(at);
   }
 
@@ -164,6 +148,15 @@ class Global {
 inline void atomic_max(const Global<std::uint64_t>& x, std::int64_t i, std::uint64_t value) {
   if (value > x[i]) x[i] = value;
 }
+
+// x[i] counts from 0 to `last`, and behind it is 0 again, whoever else counts; gives what it was.
+inline std::uint32_t atomic_count(const Global<std::uint32_t>& x, std::int64_t i, std::uint32_t last) {
+  const std::uint32_t was = x[i];
+  x[i] = was >= last ? 0 : was + 1;
+  return was;
+}
+// What the thread wrote before it is seen by whoever sees what it writes behind it.
+inline void fence() {}
 
 // An element of shared memory.
 template <typename T>

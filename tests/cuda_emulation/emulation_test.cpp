@@ -407,48 +407,6 @@ TEST_F(CudaEmulation, LoadsMatrices) {
   for (int lane = 0; lane < 32; ++lane) EXPECT_EQ(result_[static_cast<std::size_t>(lane)], 7.0F) << lane;
 }
 
-// What kernels write may be touched behind the wait alone, what none writes at any time; and every thread
-// waits.
-TEST_F(CudaEmulation, ReportsWhatDoesNotWaitForTheKernelInFront) {
-  struct Two {
-    DevicePointer<const float> weights;
-    DevicePointer<float> x;
-  };
-  const DevicePointer<float> weights = memory_.put(std::vector<float>(32, 3.0F)),
-                             x = memory_.put(std::vector<float>(32, 1.0F));
-  const auto fault_of = [&](void (*entry)(Two)) -> std::string {
-    try {
-      launch(*runtime_, Kernel<Two>{"waits", entry}, {.block = 32}, Two{weights, x});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(fault_of([](Two a) {
-              const float weight = Global<const float>(a.weights)[thread_index()];
-              wait_for_previous();
-              const Global<float> x(a.x);
-              x[thread_index()] = x[thread_index()] + weight;
-            }),
-            "");
-  EXPECT_EQ(memory_.get(x, 32)[7], 4.0F);
-  expect_says(fault_of([](Two a) {
-                const float early = Global<const float>(a.x)[thread_index()];
-                wait_for_previous();
-                Global<float>(a.x)[thread_index()] = early;
-              }),
-              "that kernels write was touched before the kernel in front was waited for");
-  expect_says(fault_of([](Two a) {
-                Global<float>(a.x)[thread_index()] = 1;
-                wait_for_previous();
-              }),
-              "was touched before the kernel in front was waited for");
-  expect_says(fault_of([](Two) {
-                if (thread_index() < 31) wait_for_previous();
-              }),
-              "thread 31: it ends before it has waited for the kernel in front");
-}
-
 TEST_F(CudaEmulation, ReplaysWhatItRecorded) {
   const DevicePointer<float> x = memory_.put(std::vector<float>(32, 1.0F));
   const Kernel<Numbers> doubles{"doubles", [](Numbers a) {

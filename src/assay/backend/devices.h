@@ -48,9 +48,11 @@ struct GpuRooflines {
 std::vector<GpuRooflines> measure_gpu_rooflines(
     Seconds each, const std::function<void(const std::string& now)>& on_progress);
 
-// Says of each operation of a plan whether a GPU runs it inside the matrix multiplication behind it, in a
-// step of so many rows: it is no kernel of its own.
+// Says of each operation of a plan whether a GPU runs it inside the matrix multiplication or the attention
+// behind it, in a step of so many rows: it is no kernel of its own.
 std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows);
+// Whether one kernel stores the keys and values of a step of so many rows of a sequence, attends and merges.
+bool attends_in_one_kernel_on_gpu(const Plan& plan, std::int64_t rows);
 // And whether it is a multiplication with a kernel in front that rounds its inputs; behind all operations
 // the LM head.
 std::vector<bool> rounds_inputs_on_gpu(const Plan& plan, std::int64_t rows);

@@ -46,8 +46,9 @@ double rate_of(const KnownGpu& gpu, const OperationGroup& group) {
 }
 
 // Kernels of one operation, as backend/cuda launches them.
-int launches_of(const OperationGroup& group, const GpuStep& step, bool rounds_inputs) {
+int launches_of(const OperationGroup& group, const GpuStep& step, bool rounds_inputs, bool attends_in_one) {
   constexpr std::int64_t kChunk = 256;
+  if (group.kind == "attention" && attends_in_one) return 1;
   if (group.kind == "attention") return step.past + step.rows > kChunk ? 3 : 2;  // store, attend, merge
   if (group.kind != "matmul") return 1;
   const int norm = group.name == "lm_head" ? 1 : 0;
@@ -70,12 +71,13 @@ GpuPrediction predict_gpu_step(const Plan& plan, const GpuStep& step) {
   // What the matrix multiplication behind it makes of its inputs is no kernel.
   const std::vector<bool> is_fused = fused_on_gpu(plan, step.rows);
   const std::vector<bool> rounds = rounds_inputs_on_gpu(plan, step.rows);
+  const bool attends_in_one = attends_in_one_kernel_on_gpu(plan, step.rows);
   const auto is_kernel = [&](std::size_t op) { return op >= is_fused.size() || !is_fused[op]; };
   for (const OperationGroup& group : operation_groups(plan, step.rows, step.past, 1)) {
     const auto kernels_of_group = std::ranges::count_if(group.operations, is_kernel);
     const auto bytes = static_cast<double>((group.cost.weight_bytes + group.cost.kv_bytes).value);
     const int launches =
-        kernels_of_group > 0 ? launches_of(group, step, rounds[group.operations.front()]) : 0;
+        kernels_of_group > 0 ? launches_of(group, step, rounds[group.operations.front()], attends_in_one) : 0;
     const double reading = bytes / gpu.read, computing = group.cost.flops.value / rate_of(gpu, group),
                  waiting = static_cast<double>(kernels_of_group * launches) * gpu.node;
     const Seconds seconds{waiting + std::max(reading, computing)};

@@ -20,7 +20,7 @@ struct GpuStep {
 struct PredictedKernel {
   std::string name, kind;  // "attention.*", "matmul"
   std::size_t count = 0;   // operations
-  int launches_each = 0;   // 0: the matrix multiplication behind does it
+  int launches_each = 0;   // 0: the multiplication or attention behind does it
   double bytes = 0, flops = 0;
   Seconds seconds;
   std::string_view bound;  // "launches", "memory", "compute"

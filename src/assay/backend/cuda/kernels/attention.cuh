@@ -155,6 +155,15 @@ ASSAY_DEVICE void merge(ChunkState& state, const ChunkState& next) {
   for (int j = 0; j < kDimsOfThread; ++j) state.values[j] = state.values[j] * mine + next.values[j] * theirs;
 }
 
+// Scores in accumulators, before they are scaled.
+template <int Tiles>
+ASSAY_DEVICE void cap_scores(float (&s)[Tiles][4], const AttendArgs& a) {
+  if (a.soft_cap == 0) return;
+  ASSAY_UNROLL
+  for (int i = 0; i < 4 * Tiles; ++i)
+    s[i / 4][i % 4] = a.soft_cap * tanhf(a.scale * s[i / 4][i % 4] / a.soft_cap);
+}
+
 // Thread t holds dimensions t, t + 128 ... of a head. Where a head has half as many or fewer, the block's
 // threads go through the keys in parts side by side, whose sums the first part's threads add up.
 ASSAY_DEVICE std::int32_t dims_at_once(std::int64_t head_dim) {

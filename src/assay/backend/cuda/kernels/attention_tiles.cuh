@@ -223,11 +223,7 @@ ASSAY_DEVICE void weigh_page(PageWeights& weights, float (&s)[8][4], float (&val
       for (int i = 0; i < 4; ++i) s[j][i] *= i % 2 == 0 ? of_keys.x : of_keys.y;
     }
   }
-  if (a.soft_cap != 0) {
-    ASSAY_UNROLL
-    for (int j = 0; j < 8; ++j) ASSAY_UNROLL
-    for (int i = 0; i < 4; ++i) s[j][i] = a.soft_cap * tanhf(a.scale * s[j][i] / a.soft_cap);
-  }
+  cap_scores(s, a);
   const float scale = a.soft_cap != 0 ? 1.0F : a.scale;
   ASSAY_UNROLL
   for (int j = 0; j < 8; ++j) ASSAY_UNROLL
@@ -239,14 +235,13 @@ ASSAY_DEVICE void weigh_page(PageWeights& weights, float (&s)[8][4], float (&val
     s[j][i] = key >= rows.first[half] && key <= rows.last[half] ? score : -infinity();
     largest[half] = larger(largest[half], s[j][i]);
   }
-  float mine[2];
+  float mine[2], of_page[2] = {}, of_step[2] = {};
   ASSAY_UNROLL
   for (int half = 0; half < 2; ++half) {
     largest[half] = larger(largest[half], shuffle_xor(largest[half], 1));
     largest[half] = larger(largest[half], shuffle_xor(largest[half], 2));
     mine[half] = rescale(rows.largest[half], largest[half]);
     rows.largest[half] = largest[half];
-    rows.sum[half] *= mine[half];
   }
   ASSAY_UNROLL
   for (int j = 0; j < 8; ++j) {
@@ -260,21 +255,26 @@ ASSAY_DEVICE void weigh_page(PageWeights& weights, float (&s)[8][4], float (&val
         const float score = s[j][2 * half + i];
         float weight = score == -infinity() ? 0.0F : expf(score - largest[half]);
         if constexpr (kAreCodes<Type>) {
-          rows.sum[half] += weight;
+          of_step[half] += weight;
           // Behind a key that is not seen is whatever was there.
           if (score != -infinity()) weight *= i == 0 ? of_values.x : of_values.y;
         }
         const std::uint32_t bits = Type::bits(weight);
         if constexpr (!kAreCodes<Type>)
-          rows.sum[half] += Type::value(bits);  // what is multiplied is what is added up
+          of_step[half] += Type::value(bits);  // what is multiplied is what is added up
         pair |= bits << (16 * i);
       }
       weights[j / 2][j % 2 * 2 + half] = pair;
+      if (j % 2 == 0) continue;
+      of_page[half] += of_step[half];  // attend_step has the sums of steps side by side
+      of_step[half] = 0;
     }
   }
   ASSAY_UNROLL
   for (int j = 0; j < Dim / 8; ++j) ASSAY_UNROLL
   for (int i = 0; i < 4; ++i) values[j][i] *= mine[i / 2];
+  ASSAY_UNROLL
+  for (int half = 0; half < 2; ++half) rows.sum[half] = rows.sum[half] * mine[half] + of_page[half];
 }
 
 // Without an index into registers.

@@ -99,6 +99,22 @@ class Global {
     return r;
   }
   template <typename U>
+  ASSAY_DEVICE U load_written(std::int64_t i) const {
+    static_assert(sizeof(U) == 4 || sizeof(U) == 8);
+    const U* at = reinterpret_cast<const U*>(address_) + i;
+    U value;
+    if constexpr (sizeof(U) == 4) {
+      std::uint32_t bits;
+      asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(bits) : "l"(at) : "memory");
+      memcpy(&value, &bits, sizeof bits);
+    } else {
+      std::uint64_t bits;
+      asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(bits) : "l"(at) : "memory");
+      memcpy(&value, &bits, sizeof bits);
+    }
+    return value;
+  }
+  template <typename U>
   ASSAY_DEVICE Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(address_));
   }
@@ -106,6 +122,12 @@ class Global {
     return reinterpret_cast<std::uintptr_t>(address_) % bytes == 0;
   }
   ASSAY_DEVICE const T* address() const { return address_; }
+  // The same, of which the compiler does not know how it was worked out, and so keeps it.
+  ASSAY_DEVICE Global pinned() const {
+    Global kept = *this;
+    asm volatile("" : "+l"(kept.address_));
+    return kept;
+  }
 
  private:
   T* address_;
@@ -115,6 +137,14 @@ class Global {
 ASSAY_DEVICE void atomic_max(const Global<std::uint64_t>& x, std::int64_t i, std::uint64_t value) {
   static_assert(sizeof(unsigned long long) == sizeof(std::uint64_t));
   atomicMax(reinterpret_cast<unsigned long long*>(&x[i]), static_cast<unsigned long long>(value));
+}
+
+// x[i] counts from 0 to `last`, and behind it is 0 again, whoever else counts; gives what it was.
+ASSAY_DEVICE std::uint32_t atomic_count(const Global<std::uint32_t>& x, std::int64_t i, std::uint32_t last) {
+  return atomicInc(&x[i], last);
+}
+ASSAY_DEVICE void fence() {
+  __threadfence();
 }
 
 extern __shared__ __align__(16) unsigned char shared_memory[];

@@ -2,6 +2,7 @@
 // the host's compiler for the emulation.
 #pragma once
 
+#include "assay/backend/cuda/kernels/attend_step.cuh"
 #include "assay/backend/cuda/kernels/attention.cuh"
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
 #include "assay/backend/cuda/kernels/expand.cuh"
@@ -114,6 +115,10 @@ inline Kernels kernel_table() {
   k.attend_int8[0] = {"attend_int8<64>", attend_tiles<Codes, 64, 64>};
   k.attend_int8[1] = {"attend_int8<128>", attend_tiles<Codes, 128, 128>};
   k.attend_int8[2] = {"attend_int8<256>", attend_tiles<Codes, 256, 128>};
+  k.step_float16[0] = {"attend_step_float16<64>", attend_step<Float16, 64>};
+  k.step_float16[1] = {"attend_step_float16<128>", attend_step<Float16, 128>};
+  k.step_bfloat16[0] = {"attend_step_bfloat16<64>", attend_step<Bfloat16, 64>};
+  k.step_bfloat16[1] = {"attend_step_bfloat16<128>", attend_step<Bfloat16, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_multiplications(k);
   k.mark_outliers = {"mark_outliers", device::mark_outliers};

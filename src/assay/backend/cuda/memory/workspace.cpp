@@ -60,6 +60,8 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, Cud
     scratch_floats =
         std::min(attend_scratch_floats(rows, heads, head_dim, plan.context), kMaxScratchBytes / 4);
     scratch_at = offsets.take(scratch_floats * 4);
+    counters_bytes = kMaxRows * heads * 4;
+    counters_at = offsets.take(counters_bytes);
   }
   bytes = offsets.used();
 }

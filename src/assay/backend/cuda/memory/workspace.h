@@ -56,6 +56,7 @@ struct WorkspaceLayout {
   std::int64_t marks_at = 0, outliers_at = 0, count_at = 0;  // for LLM.int8()
   std::int64_t seen_at = 0;                                  // int64 [2]
   std::int64_t scratch_at = 0, scratch_floats = 0;           // for attention
+  std::int64_t counters_at = 0, counters_bytes = 0;          // uint32, 0 between kernels of attention
   std::int64_t gemm_at = 0, gemm_bytes = 0;                  // Scratch of multiplications of many rows
   std::int64_t ordered_at = 0, ordered_stride = 0;           // OrderedRowsOut [kFewRows]
   std::int64_t moments_at = 0, moments_stride = 0;           // MomentParts [kFewRows]

@@ -65,6 +65,8 @@ void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSourc
 void CudaProgram::put_constants() {
   const WorkspaceLayout& layout = work_.layout();
   runtime_->fill(work_.at<std::byte>(layout.best_keys_at), 0, kMaxRows * 8);
+  if (layout.counters_bytes > 0)
+    runtime_->fill(work_.at<std::byte>(layout.counters_at), 0, layout.counters_bytes);
   if (layout.seen_at > 0) runtime_->fill(work_.at<std::byte>(layout.seen_at), 0, 16);
   std::vector<std::int32_t> every_row(kMaxRows);
   std::iota(every_row.begin(), every_row.end(), 0);

@@ -114,6 +114,8 @@ class CudaProgram : public Program {
   const RotaryOp* rotation_before(std::size_t index) const;
   RotateArgs rotation(const RotaryOp& op, std::int64_t rows) const;
   void attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step);
+  AttendArgs attention(const AttentionOp& op, const OpConstants& constants, std::size_t index,
+                       const Step& step, bool prunes) const;
   void keep_rows(BufferId id, std::int64_t rows);
   void show_inputs(const LinearOp& op, const Step& step) const;
   KvSlots places(bool are_kept) const;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "assay/backend/common/fusing.h"
+#include "assay/backend/cuda/kernels/attend_step.h"
 #include "assay/backend/cuda/run/executor.h"
 #include "assay/backend/cuda/run/gemm_library.h"
 
@@ -261,7 +262,7 @@ KvSlots CudaProgram::places(bool are_kept) const {
 
 // Keys and values of all rows are stored; behind the last attention only the rows that are kept go on.
 void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step) {
-  const Buffer qkv = work_[op.qkv], out = work_[op.out];
+  const Buffer qkv = work_[op.qkv];
   const StoreArgs store{.keys = qkv.data + op.k_column(),
                         .values = qkv.data + op.v_column(),
                         .x_stride = qkv.stride,
@@ -269,7 +270,14 @@ void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, st
                         .cache = pages_->layout(),
                         .layer = op.layer,
                         .places = places(false)};
-  if (const RotaryOp* rotary = rotation_before(index))
+  const RotaryOp* rotary = rotation_before(index);
+  if (step.is_decode)
+    return cuda::run(*runtime_,
+                     AttendStepArgs{.rotate = rotary ? rotation(*rotary, step.rows) : RotateArgs(),
+                                    .store = store,
+                                    .attend = attention(op, constants, index, step, false),
+                                    .counters = work_.at<std::uint32_t>(work_.layout().counters_at)});
+  if (rotary != nullptr)
     cuda::run(*runtime_, RotateStoreArgs{rotation(*rotary, step.rows), store});
   else
     cuda::run(*runtime_, store);
@@ -281,25 +289,31 @@ void CudaProgram::attend(const AttentionOp& op, const OpConstants& constants, st
     for (const BufferId id : pruning_.moved)
       if (id != op.qkv && id != op.out) keep_rows(id, step.rows);
   }
+  cuda::run(*runtime_, attention(op, constants, index, step, prunes));
+}
+
+AttendArgs CudaProgram::attention(const AttentionOp& op, const OpConstants& constants, std::size_t index,
+                                  const Step& step, bool prunes) const {
+  const Buffer qkv = work_[op.qkv], out = work_[op.out];
   const WorkspaceLayout& layout = work_.layout();
-  cuda::run(*runtime_, AttendArgs{.q = qkv.data,
-                                  .q_stride = qkv.stride,
-                                  .rows = step.rows,
-                                  .heads = op.heads,
-                                  .layer = op.layer,
-                                  .cache = pages_->layout(),
-                                  .scale = op.scale,
-                                  .window = op.window,
-                                  .soft_cap = op.soft_cap,
-                                  .slopes = weights_.constant(constants.slopes_at),
-                                  .places = places(prunes),
-                                  .sequences = step.sequences,
-                                  .longest = step.longest,
-                                  .out = out.data,
-                                  .out_stride = out.stride,
-                                  .ordered = ordered_behind(index, step.rows),
-                                  .scratch = work_.at<float>(layout.scratch_at),
-                                  .scratch_floats = layout.scratch_floats});
+  return {.q = qkv.data,
+          .q_stride = qkv.stride,
+          .rows = step.rows,
+          .heads = op.heads,
+          .layer = op.layer,
+          .cache = pages_->layout(),
+          .scale = op.scale,
+          .window = op.window,
+          .soft_cap = op.soft_cap,
+          .slopes = weights_.constant(constants.slopes_at),
+          .places = places(prunes),
+          .sequences = step.sequences,
+          .longest = step.longest,
+          .out = out.data,
+          .out_stride = out.stride,
+          .ordered = ordered_behind(index, step.rows),
+          .scratch = work_.at<float>(layout.scratch_at),
+          .scratch_floats = layout.scratch_floats};
 }
 
 void CudaProgram::keep_rows(BufferId id, std::int64_t rows) {
@@ -330,8 +344,14 @@ std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows) {
   const cuda::Neighbours around = cuda::neighbours_of(plan, cuda::WorkspaceLayout(plan, {}));
   std::vector<bool> fused(plan.ops.size());
   for (std::size_t i = 0; i < fused.size(); ++i)
-    fused[i] = rows <= around.made_rows[i] || (i > 0 && rows <= around.gate_rows[i - 1]);
+    fused[i] = rows <= around.made_rows[i] || (i > 0 && rows <= around.gate_rows[i - 1]) ||
+               (i + 1 < fused.size() && rotation_of_attention(plan, i + 1) != nullptr);
   return fused;
+}
+
+bool attends_in_one_kernel_on_gpu(const Plan& plan, std::int64_t rows) {
+  constexpr std::int64_t kLeastSharedBytes = 163 << 10;  // that of the GPUs which are predicted, an A100's
+  return rows == 1 && cuda::has_step_kernel(cuda::cache_layout_of(plan), kLeastSharedBytes);
 }
 
 std::vector<bool> rounds_inputs_on_gpu(const Plan& plan, std::int64_t rows) {
