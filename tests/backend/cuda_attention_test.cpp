@@ -10,6 +10,7 @@ using namespace testing_support;
 
 class CudaAttentionTiles : public CudaAttention {
  protected:
+  using CudaAttention::CudaAttention;
   Floats some_of(const Floats& all, std::size_t first, std::size_t count) const {
     const auto width = static_cast<std::int64_t>(case_.heads) * case_.head_dim;
     const auto begin = all.begin() + static_cast<std::int64_t>(first) * width;
@@ -67,8 +68,14 @@ TEST_F(CudaAttentionTiles, PrefillAndDecodeGiveTheSameBits) {
   }
 }
 
+// On devices of a test's choice, which only the emulation has.
+class CudaEmulatedAttention : public CudaAttentionTiles {
+ protected:
+  CudaEmulatedAttention() : CudaAttentionTiles(make_emulated_runtime()) {}
+};
+
 // Less shared memory: fewer rows at a time, a page at a time, the same bits.
-TEST_F(CudaAttentionTiles, FitsSmallSharedMemory) {
+TEST_F(CudaEmulatedAttention, FitsSmallSharedMemory) {
   for (const CacheFormat format : {CacheFormat::bfloat16, CacheFormat::int8}) {
     const AttendCase c{.format = format, .head_dim = 256, .heads = 1, .kv_heads = 1};
     Floats wanted;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "assay/backend/cuda/kernels/kernels.h"
@@ -135,6 +136,8 @@ inline Matrix put_matrix(DeviceMemory& memory, const TestMatrix& m) {
 
 class CudaKernels : public testing::Test {
  protected:
+  explicit CudaKernels(std::unique_ptr<Runtime> runtime = make_test_runtime())
+      : runtime_(std::move(runtime)) {}
   Matrix put(const TestMatrix& m) { return put_matrix(memory_, m); }
   template <typename T>
   DevicePointer<T> put(const std::vector<T>& values) {
@@ -154,7 +157,7 @@ class CudaKernels : public testing::Test {
     return memory_.get(from, at_of(count));
   }
 
-  std::unique_ptr<Runtime> runtime_ = make_test_runtime();
+  std::unique_ptr<Runtime> runtime_;
   DeviceMemory memory_{*runtime_};
   Random random_;
 };

@@ -4,7 +4,7 @@
 #include "assay/backend/cuda/kernels/device.cuh"
 #include "assay/backend/cuda/kernels/kernels.h"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kWarp = 32;
 
@@ -236,4 +236,4 @@ ASSAY_DEVICE void finish(const Epilogue& to, std::int64_t row, std::int64_t outp
   put_ordered(to.ordered, row, output, value);
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

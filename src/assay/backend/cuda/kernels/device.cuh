@@ -1,5 +1,7 @@
 // What kernels are written against: CUDA under nvcc, else the emulation of the tests, which offers the same
-// and checks it (tests/cuda_emulation/emulation.h has the comments).
+// and checks it (tests/cuda_emulation/emulation.h has the comments). A program may hold both: nvcc's host
+// code has functions of the names that the emulation's have, and a linker keeps one of two. So whatever a
+// .cuh file defines lies in the inline namespace ASSAY_COMPILED_FOR (tools/check_layers.py).
 #pragma once
 
 #ifndef __CUDACC__
@@ -15,13 +17,14 @@
 
 #include "assay/backend/cuda/runtime.h"
 
+#define ASSAY_COMPILED_FOR gpu
 #define ASSAY_KERNEL __global__ void
 #define ASSAY_KERNEL_OF(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define ASSAY_DEVICE __device__ __forceinline__
 #define ASSAY_UNROLL _Pragma("unroll")
 #define ASSAY_NO_UNROLL _Pragma("unroll 1")
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 ASSAY_DEVICE std::int32_t thread_index() {
   return static_cast<std::int32_t>(threadIdx.x);
@@ -212,6 +215,6 @@ ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
   return bits;
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
 
 #endif

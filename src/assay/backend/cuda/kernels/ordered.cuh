@@ -10,7 +10,7 @@
 
 #include "assay/backend/cuda/kernels/linear.cuh"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kUnitInputs = 32, kUnitWords = kUnitInputs / 2;
 ASSAY_DEVICE std::int64_t input_of_word(std::int64_t word) {
@@ -264,4 +264,4 @@ ordered_codes(OrderedArgs a) {
   finish_blocks(a, at, shared<float>(kBankTableBytes), tiles.c);
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

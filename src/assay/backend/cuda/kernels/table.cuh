@@ -14,7 +14,7 @@
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
-namespace assay::cuda {
+namespace assay::cuda::inline ASSAY_COMPILED_FOR {
 
 inline void add_multiplications(Kernels& k) {
   using namespace device;
@@ -112,4 +112,4 @@ inline Kernels kernel_table() {
   return k;
 }
 
-}  // namespace assay::cuda
+}  // namespace assay::cuda::inline ASSAY_COMPILED_FOR
