@@ -16,7 +16,6 @@ struct AttendCase {
 // Two sequences, the second of which began with padding: rows of both at the end of what is cached.
 class CudaAttention : public CudaKernels {
  protected:
-  using CudaKernels::CudaKernels;
   static constexpr std::int64_t kLayers = 2, kLayer = 1;
 
   struct Sequence {

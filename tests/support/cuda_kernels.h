@@ -12,7 +12,6 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "assay/backend/cuda/kernels/kernels.h"
@@ -136,8 +135,6 @@ inline Matrix put_matrix(DeviceMemory& memory, const TestMatrix& m) {
 
 class CudaKernels : public testing::Test {
  protected:
-  explicit CudaKernels(std::unique_ptr<Runtime> runtime = make_test_runtime())
-      : runtime_(std::move(runtime)) {}
   Matrix put(const TestMatrix& m) { return put_matrix(memory_, m); }
   template <typename T>
   DevicePointer<T> put(const std::vector<T>& values) {
@@ -157,7 +154,7 @@ class CudaKernels : public testing::Test {
     return memory_.get(from, at_of(count));
   }
 
-  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Runtime> runtime_ = make_test_runtime();
   DeviceMemory memory_{*runtime_};
   Random random_;
 };
