@@ -40,7 +40,7 @@ from gpu_check_times import check_device, check_nodes, check_profile, check_time
 # Seconds of each; ten minutes together.
 STAGES = {
     "device": (40, check_device), "kernels": (60, check_kernels), "logits": (60, check_logits),
-    "audits": (30, check_audits), "models": (40, make_models), "times": (140, check_times), "nodes": (60, check_nodes),
+    "audits": (30, check_audits), "models": (40, make_models), "times": (140, check_times), "nodes": (90, check_nodes),
     "profile": (40, check_profile), "sanitizers": (60, check_sanitizers),
 }  # fmt: skip
 

@@ -156,7 +156,7 @@ def check_nodes(options, report, limit):
     tool = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     if options.device == "cpu" or not pathlib.Path(tool).exists():
         return report.skip("nodes", "ncu is not installed, or there is no GPU")
-    for shape, model in shapes_of(options):
+    for shape, model in reversed(list(shapes_of(options))):  # large ones say most, and the time may not serve all
         if shape == "llama-8b":
             report.skip(f"{shape} nodes", "ncu takes longer than this stage has")
             continue
@@ -166,7 +166,7 @@ def check_nodes(options, report, limit):
                 report.skip(name, "no time was left")
                 continue
             code, said = run([tool, "--clock-control", "none", "--graph-profiling", "node", "--metrics", ",".join(METRICS), "--csv",
-                              options.program, "generate", model, "--ids", "5,6,7,8,9", "-n", 8, "--precision", precision,
+                              options.program, "generate", model, "--ids", "5,6,7,8,9", "-n", 5, "--precision", precision,
                               "--device", options.device, "--json", "--quiet"], limit.left())  # fmt: skip
             steps = decode_steps(read_launches(said)) if code == 0 else []
             if not steps:
