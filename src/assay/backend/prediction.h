@@ -33,7 +33,7 @@ struct GpuPrediction {
   double bytes = 0;
   Seconds seconds;                   // that all kernels take, one after the other
   double read_bytes_per_second = 0;  // which the GPU reaches
-  bool is_in_l2 = false;             // of its L2 cache, which holds all that the step reads
+  bool is_in_l2 = false;             // the L2 cache holds all that the step reads
 };
 
 std::vector<std::string_view> known_gpus();  // "a100", "h100-pcie", "h100", "h200"
