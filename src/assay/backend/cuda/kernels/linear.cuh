@@ -270,8 +270,7 @@ inline constexpr std::int64_t kBankTableBytes = 256 * kWarp * 4;
 template <typename Type>
 ASSAY_DEVICE void make_bank_tables(const Shared<std::uint32_t>& table, const Matrix& weight) {
   for (int i = thread_index(); i < 256 * kWarp; i += kLinearThreads)
-    table[i] = Type::bits(weight.codebook[i / kWarp & 15]) | Type::bits(weight.codebook[i / kWarp >> 4])
-                                                                 << 16;
+    table[i] = Type::bits(weight.codebook[i / kWarp & 15]) | Type::bits(weight.codebook[i / kWarp >> 4]) << 16;
 }
 
 // Steps of 16 inputs after which sums are scaled: those of a group, at most those of a tile.
