@@ -25,6 +25,13 @@ def check_device(path, number, included):
         bad.append(f"{place}:{number}: {included} is the device's own; backend/backend.h and backend/devices.h are for others")  # fmt: skip
 
 
+def check_kernels(path):
+    """What nvcc and the emulation of the tests compile has names of its own in each (kernels/device.cuh)."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith("namespace") and not line.endswith("::inline ASSAY_COMPILED_FOR {"):
+            bad.append(f"{path.relative_to(root)}:{number}: expected a namespace that ends in inline ASSAY_COMPILED_FOR, found {line}")
+
+
 for folder in sorted(p.name for p in (root / "src/assay").iterdir() if p.is_dir()):
     is_front_end = folder == "cli"  # which may include all but devices; nothing includes it
     if folder not in allowed and not is_front_end:
@@ -37,6 +44,8 @@ for folder in sorted(p.name for p in (root / "src/assay").iterdir() if p.is_dir(
     for path in sorted((root / "src/assay" / folder).rglob("*")):
         if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
             continue
+        if path.suffix == ".cuh":
+            check_kernels(path)
         for number, line in enumerate(path.read_text().splitlines(), 1):
             m = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
             if not m:

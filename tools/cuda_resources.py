@@ -2,7 +2,8 @@
 """Prints what each kernel takes of a GPU, as ptxas says: registers, static shared bytes, spilled bytes.
 
 usage: tools/cuda_resources.py [--nvcc PATH] [--arch 80 --arch 89 ...]
-Ends with status 1 where a kernel spills."""
+Ends with status 1 where a kernel spills, on sm_75 more than 64 bytes: its products take two instructions, and their
+registers are scheduled for the GPUs behind it."""
 import argparse
 import pathlib
 import re
@@ -13,9 +14,9 @@ import tempfile
 root = pathlib.Path(__file__).resolve().parent.parent
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--nvcc", default="/usr/local/cuda/bin/nvcc", help="compiler [%(default)s]")
-parser.add_argument("--arch", action="append", help="compute capability without its dot [80, 89, 90]")
+parser.add_argument("--arch", action="append", help="compute capability without its dot [75, 80, 89, 90]")
 options = parser.parse_args()
-architectures = options.arch or ["80", "89", "90"]
+architectures = options.arch or ["75", "80", "89", "90"]
 command = [options.nvcc, "-std=c++20", "-O3", "-fmad=false", f"-I{root}/src", "-Xptxas", "-v", "-c"]
 for arch in architectures:
     command += ["-gencode", f"arch=compute_{arch},code=sm_{arch}"]
@@ -45,7 +46,7 @@ if not found:
     sys.exit(f"{options.nvcc} told of no kernel")
 
 readable = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True).stdout.splitlines()
-titles = [re.sub(r"\(assay::cuda::\w+\)$", "", name.removeprefix("void ")).replace("assay::cuda::device::", "")
+titles = [re.sub(r"\(assay::cuda::\w+\)$", "", name.removeprefix("void ")).replace("assay::cuda::device::gpu::", "")
           for name in readable]
 titles = [re.sub(r"\(int\)", "", title) for title in titles]
 width = max(map(len, titles))
@@ -55,7 +56,7 @@ for title, name in sorted(zip(titles, names)):
     row = f"{title:{width}}"
     for arch in architectures:
         one = found[name, arch]
-        spills += one["spills"] > 0
+        spills += one["spills"] > (64 if arch == "75" else 0)
         row += f"  {one['registers']:>12} / {one['shared']:>3} / {one['spills']:>3}"
     print(row)
 print(f"{len(names)} kernels, {len(architectures)} architectures, {spills} spill")

@@ -4,6 +4,8 @@
 The weights are normal with deviation 0.02 (the initializer of all of them), biases 0, gains 1 (of Gemma, which adds 1 to
 what the file holds: 0).
 Needs numpy alone: the file is streamed, one tensor in memory at a time. GPT-2's tokenizer is copied when its files are there.
+With --pool the weights are runs of one pool of 16 million numbers, from random places of it: an 8B model takes seconds
+instead of minutes, and times and sizes are those of other random weights.
 """
 
 import argparse
@@ -26,6 +28,24 @@ def draw(name, shape, rng, gain=1):
     if len(shape) == 1:
         return np.ones(shape, np.float32)
     return np.float32(0.02) * rng.standard_normal(shape, dtype=np.float32)
+
+
+class Pool:
+    """What --pool draws from, in the type of the file."""
+
+    NUMBERS = 1 << 24
+
+    def __init__(self, rng, dtype):
+        self.rng = rng
+        self.data = memoryview(to_bytes(np.float32(0.02) * rng.standard_normal(self.NUMBERS, dtype=np.float32), dtype))
+        self.size = len(self.data) // self.NUMBERS
+
+    def write(self, file, count):
+        while count > 0:
+            begin = int(self.rng.integers(self.NUMBERS))
+            run = min(count, self.NUMBERS - begin)
+            file.write(self.data[begin * self.size : (begin + run) * self.size])
+            count -= run
 
 
 def to_bytes(values, dtype):
@@ -106,7 +126,7 @@ def split(tensors, shards, dtype):
     return [file for file in files if file], total
 
 
-def write_weights(out, tensors, shards, dtype, rng, gain):
+def write_weights(out, tensors, shards, dtype, rng, gain, has_pool=False):
     """Returns the bytes of all files."""
     files, total = split(tensors, shards, dtype)
     names = [f"model-{i + 1:05}-of-{len(files):05}.safetensors" for i in range(len(files))]
@@ -116,11 +136,15 @@ def write_weights(out, tensors, shards, dtype, rng, gain):
         places = {name: file for file, held in zip(names, files) for name, _ in held}
         index = {"metadata": {"total_size": total}, "weight_map": places}
         (out / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    pool = Pool(rng, dtype) if has_pool else None
     for file_name, held in zip(names, files):
         with open(out / file_name, "wb") as file:
             file.write(header(held, dtype))
             for name, dims in held:
-                file.write(to_bytes(draw(name, dims, rng, gain), dtype))
+                if pool and len(dims) > 1:
+                    pool.write(file, math.prod(dims))
+                else:
+                    file.write(to_bytes(draw(name, dims, rng, gain), dtype))
     return sum((out / name).stat().st_size for name in names)
 
 
@@ -131,6 +155,7 @@ def main():
     parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), help="default: GPT-2 float32, others bfloat16")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shards", type=int, default=1, metavar="N", help="files of weights, with an index (default: 1)")
+    parser.add_argument("--pool", action="store_true", help="draw the weights from one pool: seconds for a large model")
     data = Path(os.environ.get("ASSAY_DEV_DATA", ROOT.parent / "shared" / "data"))
     parser.add_argument("--tokenizer", type=Path, metavar="DIR", default=data / "gpt2-tokenizer", help="of GPT-2")
     args = parser.parse_args()
@@ -140,7 +165,7 @@ def main():
     rng = np.random.default_rng(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     gain = 0 if shape.family == "gemma3_text" else 1
-    file_bytes = write_weights(args.out, list(shape.tensors()), max(1, args.shards), dtype, rng, gain)
+    file_bytes = write_weights(args.out, list(shape.tensors()), max(1, args.shards), dtype, rng, gain, args.pool)
     (args.out / "config.json").write_text(json.dumps(config_of(shape, dtype), indent=2) + "\n", encoding="utf-8")
     for name in ("vocab.json", "merges.txt") if shape.family == "gpt2" else ():
         if (args.tokenizer / name).exists():

@@ -121,6 +121,11 @@ SHAPES = {
         "llama", "Llama 1.1B", 2048, 5632, 22, 32, 4,
         vocab=32000, context=2048, is_head_tied=False, dtype="bfloat16",
     ),
+    # Llama 3.1 8B (Meta 2024), with a sixteenth of its context
+    "llama-8b": Shape(
+        "llama", "Llama 8.0B", 4096, 14336, 32, 32, 8,
+        vocab=128256, context=8192, is_head_tied=False, dtype="bfloat16",
+    ),
     # Llama 3.2 3B (Meta 2024), with a quarter of its context
     "llama-3b": Shape(
         "llama", "Llama 3.2B", 3072, 8192, 28, 24, 8,

@@ -44,11 +44,14 @@ TEST(CudaDriver, IsRefusedInASentence) {
 }
 
 TEST(CudaDriver, RefusesGpusThatAreTooOldOrTaken) {
-  const auto said = [](int major, int error) {
-    return said_by([&] { check_device({"H100", major, 0, error, "text (name)"}, 3); });
+  const auto said = [](int major, int error, int minor = 0) {
+    return said_by([&] { check_device({"H100", major, minor, error, "text (name)"}, 3); });
   };
   EXPECT_EQ(said(8, 0), "");
-  EXPECT_EQ(said(7, 0), "device cuda:3: H100 has compute capability 7.0; at least 8.0 is needed");
+  EXPECT_EQ(said(7, 0, 5), "");
+  EXPECT_EQ(
+      said(7, 0, 2),
+      "device cuda:3: H100 has compute capability 7.2; at least 7.5 is needed (Turing); use the device cpu");
   EXPECT_EQ(
       said(9, 46),
       "device cuda:3: H100 is reserved by another program (compute mode exclusive); wait for that program or "

@@ -452,7 +452,7 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
 
 }  // namespace assay::cuda::emulation
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 namespace {
 
@@ -595,4 +595,4 @@ void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&
   mma<Tf32, double>(3, c, a, b);
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

@@ -22,6 +22,7 @@
 #include "assay/tensor/half.h"
 #include "cuda_emulation/global_memory.h"
 
+#define ASSAY_COMPILED_FOR emulated
 #define ASSAY_KERNEL inline void
 #define ASSAY_KERNEL_OF(...) inline void
 #define ASSAY_DEVICE inline
@@ -52,7 +53,7 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
 
 }  // namespace assay::cuda::emulation
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline std::int32_t thread_index() {
   return static_cast<std::int32_t>(emulation::here.thread);
@@ -284,4 +285,4 @@ inline std::uint32_t tf32_bits(float x) {
   return (bits & 0x7fffffffU) >= 0x7f800000U ? bits : (bits + 0x1000U) & ~0x1fffU;
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

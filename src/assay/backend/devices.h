@@ -48,13 +48,12 @@ struct GpuRooflines {
 std::vector<GpuRooflines> measure_gpu_rooflines(
     Seconds each, const std::function<void(const std::string& now)>& on_progress);
 
-// Says of each operation of a plan whether a GPU runs it inside the matrix multiplication or the attention
-// behind it, in a step of so many rows: it is no kernel of its own.
-std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows);
-// Whether one kernel stores the keys and values of a step of so many rows of a sequence, attends and merges.
-bool attends_in_one_kernel_on_gpu(const Plan& plan, std::int64_t rows);
-// And whether it is a multiplication with a kernel in front that rounds its inputs; behind all operations
-// the LM head.
-std::vector<bool> rounds_inputs_on_gpu(const Plan& plan, std::int64_t rows);
+// Kernels of a GPU in a step of so many rows of a sequence, up to so many keys.
+struct GpuNodes {
+  // For each operation, and behind them the LM head; 0 where a multiplication or attention beside it does it.
+  std::vector<int> of_operations;
+  int of_tables = 0;  // which look up the angles of positions
+};
+GpuNodes nodes_on_gpu(const Plan& plan, std::int64_t rows, std::int64_t keys);
 
 }  // namespace assay

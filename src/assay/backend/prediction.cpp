@@ -12,22 +12,29 @@ namespace assay {
 
 namespace {
 
-// Bytes per second that reading reaches, dense operations per second of the data sheet, and seconds from one
-// node of a graph to the next. Those of an H200 were measured by `assay machine` but for the operations; the
-// others' reading is what is published of them, their nodes are those of an H200 with and without
-// programmatic launch.
+// Rates that kernels reach: reading from memory and from the L2 cache in bytes per second, mma.sync and
+// multiply-adds in float32 in operations per second, and seconds from one node of a graph to the next.
 struct KnownGpu {
-  const char* name;
-  double read, bfloat16, int8, tf32, float32, node;
+  const char *name, *source;
+  double read, l2_read, l2_bytes;  // l2_read 0: not known
+  double bfloat16, int8, tf32, float32, node;
 };
-constexpr KnownGpu kGpus[] = {
-    {"a100", 1.75e12, 312e12, 624e12, 156e12, 19.5e12, 0.95e-6},
-    {"h100-pcie", 2.02e12, 756e12, 1513e12, 378e12, 51e12, 0.5e-6},
-    {"h100", 3.05e12, 989e12, 1979e12, 495e12, 67e12, 0.5e-6},
-    {"h200", 4.53e12, 989e12, 1979e12, 495e12, 67e12, 0.5e-6},
-};
-// What mma.sync, and what multiply-adds in float32 reach of the data sheet on an H200: 554 of 989, 47 of 67.
+constexpr const char* kMeasured = "measured on an NVIDIA H200";
+constexpr const char* kPublished = "data sheet, and the shares of it that an NVIDIA H200 reached";
+// What an H200 reached of the data sheet it shares with an H100 (mma.sync 554 of 989, multiply-adds 47 of 67
+// TFLOP/s), where nothing was measured.
 constexpr double kOfPeak = 0.56, kOfFloat32 = 0.7;
+// The H200's are those of `assay machine` there. Reading of the others is what is published of them, their
+// nodes are those of the H200 with and without programmatic launch.
+constexpr KnownGpu kGpus[] = {
+    {"a100", kPublished, 1.75e12, 0, 40 << 20, kOfPeak * 312e12, kOfPeak * 624e12, kOfPeak * 156e12,
+     kOfFloat32 * 19.5e12, 0.95e-6},
+    {"h100-pcie", kPublished, 2.02e12, 0, 50 << 20, kOfPeak * 756e12, kOfPeak * 1513e12, kOfPeak * 378e12,
+     kOfFloat32 * 51e12, 0.5e-6},
+    {"h100", kPublished, 3.05e12, 0, 50 << 20, kOfPeak * 989e12, kOfPeak * 1979e12, kOfPeak * 495e12,
+     kOfFloat32 * 67e12, 0.5e-6},
+    {"h200", kMeasured, 4.53e12, 12.3e12, 50 << 20, 554e12, 1090e12, 277e12, 47e12, 0.5e-6},
+};
 
 const KnownGpu& known_gpu(const std::string& name) {
   const auto* found =
@@ -38,21 +45,27 @@ const KnownGpu& known_gpu(const std::string& name) {
 }
 
 double rate_of(const KnownGpu& gpu, const OperationGroup& group) {
-  if (group.kind != "matmul") return kOfFloat32 * gpu.float32;
-  if (is_int8(group.format)) return kOfPeak * gpu.int8;
-  if (group.multiply == Multiply::tf32) return kOfPeak * gpu.tf32;
-  if (group.format == formats::kFloat32) return kOfFloat32 * gpu.float32;
-  return kOfPeak * gpu.bfloat16;
+  if (group.kind != "matmul") return gpu.float32;
+  if (is_int8(group.format)) return gpu.int8;
+  if (group.multiply == Multiply::tf32) return gpu.tf32;
+  if (group.format == formats::kFloat32) return gpu.float32;
+  return gpu.bfloat16;
 }
 
-// Kernels of one operation, as backend/cuda launches them.
-int launches_of(const OperationGroup& group, const GpuStep& step, bool rounds_inputs, bool attends_in_one) {
-  constexpr std::int64_t kChunk = 256;
-  if (group.kind == "attention" && attends_in_one) return 1;
-  if (group.kind == "attention") return step.past + step.rows > kChunk ? 3 : 2;  // store, attend, merge
-  if (group.kind != "matmul") return 1;
-  const int norm = group.name == "lm_head" ? 1 : 0;
-  return norm + (group.format == formats::kLlmInt8 ? 4 : is_int8(group.format) || rounds_inputs ? 2 : 1);
+// The angles of positions, the highest logit, and what writes the embedding that a decode step begins with.
+void add_choice(GpuPrediction& prediction, const GpuStep& step, int of_tables, double node) {
+  const int launches = of_tables + (step.rows > 1 ? 1 : 2);
+  const Seconds seconds{launches * node};
+  prediction.kernels.push_back({.name = "next_token",
+                                .kind = "choice",
+                                .count = 1,
+                                .launches_each = launches,
+                                .bytes = 0,
+                                .flops = 0,
+                                .seconds = seconds,
+                                .bound = "launches"});
+  prediction.nodes += launches;
+  prediction.seconds = prediction.seconds + seconds;
 }
 
 }  // namespace
@@ -67,33 +80,40 @@ GpuPrediction predict_gpu_step(const Plan& plan, const GpuStep& step) {
   const KnownGpu& gpu = known_gpu(step.gpu);
   GpuPrediction prediction;
   prediction.gpu = gpu.name;
-  prediction.read_bytes_per_second = gpu.read;
-  // What the matrix multiplication behind it makes of its inputs is no kernel.
-  const std::vector<bool> is_fused = fused_on_gpu(plan, step.rows);
-  const std::vector<bool> rounds = rounds_inputs_on_gpu(plan, step.rows);
-  const bool attends_in_one = attends_in_one_kernel_on_gpu(plan, step.rows);
-  const auto is_kernel = [&](std::size_t op) { return op >= is_fused.size() || !is_fused[op]; };
-  for (const OperationGroup& group : operation_groups(plan, step.rows, step.past, 1)) {
-    const auto kernels_of_group = std::ranges::count_if(group.operations, is_kernel);
+  prediction.source = gpu.source;
+  const auto groups = operation_groups(plan, step.rows, step.past, 1);
+  double all_bytes = 0;
+  for (const OperationGroup& group : groups)
+    all_bytes += static_cast<double>((group.cost.weight_bytes + group.cost.kv_bytes).value);
+  // What fits into half of the L2 cache is there from the step before.
+  prediction.is_in_l2 = gpu.l2_read > 0 && all_bytes <= gpu.l2_bytes / 2;
+  prediction.read_bytes_per_second = prediction.is_in_l2 ? gpu.l2_read : gpu.read;
+  const GpuNodes nodes = nodes_on_gpu(plan, step.rows, step.past + step.rows);
+  for (const OperationGroup& group : groups) {
+    int launches = 0, most = 0;
+    for (const std::size_t op : group.operations) {
+      launches += nodes.of_operations[op];
+      most = std::max(most, nodes.of_operations[op]);
+    }
     const auto bytes = static_cast<double>((group.cost.weight_bytes + group.cost.kv_bytes).value);
-    const int launches =
-        kernels_of_group > 0 ? launches_of(group, step, rounds[group.operations.front()], attends_in_one) : 0;
-    const double reading = bytes / gpu.read, computing = group.cost.flops.value / rate_of(gpu, group),
-                 waiting = static_cast<double>(kernels_of_group * launches) * gpu.node;
+    const double reading = bytes / prediction.read_bytes_per_second,
+                 computing = group.cost.flops.value / rate_of(gpu, group), waiting = launches * gpu.node;
     const Seconds seconds{waiting + std::max(reading, computing)};
     prediction.kernels.push_back({.name = group.name,
                                   .kind = std::string(group.kind),
                                   .count = group.operations.size(),
-                                  .launches_each = launches,
+                                  .launches_each = most,
                                   .bytes = bytes,
                                   .flops = group.cost.flops.value,
                                   .seconds = seconds,
                                   .bound = waiting >= std::max(reading, computing) ? "launches"
                                            : reading >= computing                  ? "memory"
                                                                                    : "compute"});
+    prediction.nodes += launches;
     prediction.seconds = prediction.seconds + seconds;
     prediction.bytes += bytes;
   }
+  add_choice(prediction, step, nodes.of_tables, gpu.node);
   return prediction;
 }
 

@@ -27,11 +27,13 @@ struct PredictedKernel {
 };
 
 struct GpuPrediction {
-  std::string_view gpu;
+  std::string_view gpu, source;  // source: where its rates come from
   std::vector<PredictedKernel> kernels;
+  std::int64_t nodes = 0;  // launches of all kernels: nodes of the step's graph
   double bytes = 0;
   Seconds seconds;                   // that all kernels take, one after the other
   double read_bytes_per_second = 0;  // which the GPU reaches
+  bool is_in_l2 = false;             // the L2 cache holds all that the step reads
 };
 
 std::vector<std::string_view> known_gpus();  // "a100", "h100-pcie", "h100", "h200"

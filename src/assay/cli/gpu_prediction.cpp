@@ -21,11 +21,14 @@ nlohmann::ordered_json gpu_prediction_json(const Plan& plan, const GpuStep& step
   return {{"gpu", prediction.gpu},
           {"rows", step.rows},
           {"past", step.past},
+          {"rates", prediction.source},
           {"kernels", kernels},
+          {"nodes", prediction.nodes},
           {"bytes", prediction.bytes},
           {"seconds", prediction.seconds.value},
           {"steps_per_sec", 1 / prediction.seconds.value},
-          {"read_gb_per_s", prediction.read_bytes_per_second / 1e9}};
+          {"read_gb_per_s", prediction.read_bytes_per_second / 1e9},
+          {"is_in_l2", prediction.is_in_l2}};
 }
 
 std::string gpu_prediction_text(const nlohmann::ordered_json& p) {
@@ -41,9 +44,14 @@ std::string gpu_prediction_text(const nlohmann::ordered_json& p) {
                         k["name"].get<std::string>().substr(0, 34), k["count"].get<int>(),
                         number(k, "bytes") / (1024 * 1024), number(k, "flops") / 1e6,
                         number(k, "seconds") * 1e6, k["bound"].get<std::string>());
-  return text + fmt::format("  {:<34} {:>5} {:>10.2f} {:>10} {:>9.1f} {:.0f}/s\n", "all", "",
-                            number(p, "bytes") / (1024 * 1024), "", number(p, "seconds") * 1e6,
-                            number(p, "steps_per_sec"));
+  text += fmt::format("  {:<34} {:>5} {:>10.2f} {:>10} {:>9.1f} {:.0f}/s\n", "all", "",
+                      number(p, "bytes") / (1024 * 1024), "", number(p, "seconds") * 1e6,
+                      number(p, "steps_per_sec"));
+  return text + fmt::format("  {} kernels are nodes of one graph. The {} at {:.2f} TB/s. Rates: {}.\n",
+                            p["nodes"].get<std::int64_t>(),
+                            p["is_in_l2"].get<bool>() ? "L2 cache holds what they read, and is read"
+                                                      : "memory is read",
+                            number(p, "read_gb_per_s") / 1e3, p["rates"].get<std::string>());
 }
 
 }  // namespace assay::cli

@@ -57,9 +57,11 @@ void check_driver(const DriverAnswers& answers, int index) {
 }
 
 void check_device(const DeviceAnswers& answers, int index) {
-  if (answers.major < 8)
-    throw Error("device cuda:{}: {} has compute capability {}.{}; at least 8.0 is needed", index,
-                answers.name, answers.major, answers.minor);
+  if (answers.major * 10 + answers.minor < 75)
+    throw Error(
+        "device cuda:{}: {} has compute capability {}.{}; at least 7.5 is needed (Turing); use the device "
+        "cpu",
+        index, answers.name, answers.major, answers.minor);
   if (answers.error == kDevicesUnavailable)
     throw Error(
         "device cuda:{}: {} is reserved by another program (compute mode exclusive); wait for that program "

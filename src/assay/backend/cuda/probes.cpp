@@ -63,6 +63,10 @@ ProductKind product_of(Multiply multiply) {
   return ProductKind::float32_fma;
 }
 
+bool has_product(const DeviceFacts& facts, ProductKind kind) {
+  return has_bfloat16(facts) || (kind != ProductKind::bfloat16 && kind != ProductKind::tf32);
+}
+
 Seconds Probes::time_of(const std::function<void()>& work) {
   runtime_->synchronize();
   const std::uint64_t begin = runtime_->record();
@@ -150,7 +154,8 @@ GpuRooflines measure_gpu_rooflines(const Device& device, const std::shared_ptr<c
   found.memory_bytes_per_second = probes.bytes_per_second({std::int64_t{4} << 30}, each);
   found.l2_bytes_per_second = probes.bytes_per_second({facts.l2_bytes / 2}, each);
   for (const cuda::ProductKind kind : cuda::kProducts)
-    found.products.push_back({name_of(kind), probes.operations_per_second(kind, each)});
+    if (cuda::has_product(facts, kind))
+      found.products.push_back({name_of(kind), probes.operations_per_second(kind, each)});
   found.launch = probes.launch_time();
   found.graph_node = probes.graph_node_time();
   return found;

@@ -17,6 +17,7 @@ inline constexpr ProductKind kProducts[] = {ProductKind::bfloat16, ProductKind::
                                             ProductKind::int8, ProductKind::float32_fma};
 std::string_view name_of(ProductKind kind);  // "bfloat16 mma.sync"
 ProductKind product_of(Multiply multiply);
+bool has_product(const DeviceFacts& facts, ProductKind kind);
 
 class Probes {
  public:

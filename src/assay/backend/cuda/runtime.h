@@ -53,6 +53,11 @@ struct DeviceFacts {
   std::string bus_id = {};  // "00000000:65:00.0"
 };
 
+// Multiplies bfloat16 and TF32 (Ampere, sm_80, and later); Turing (sm_75) does not.
+inline bool has_bfloat16(const DeviceFacts& facts) {
+  return facts.major >= 8;
+}
+
 // Launches that were recorded, to be made again together: a CUDA graph.
 class Graph {
  public:

@@ -4,7 +4,7 @@
 
 #include "assay/backend/cuda/kernels/attend_step_parts.cuh"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 // Two columns of a row's output, of which the first is even.
 ASSAY_DEVICE void put_attended_pair(const AttendArgs& a, std::int32_t row, std::int32_t column, float x,
@@ -195,4 +195,4 @@ attend_step(AttendStepArgs a) {
   if (is_last_of_row<Dim>(a, at)) merge_step(a.attend, at);
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

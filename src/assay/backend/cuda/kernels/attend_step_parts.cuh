@@ -14,7 +14,7 @@
 #include "assay/backend/cuda/kernels/attend_step.h"
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kStepPages = static_cast<int>(kChunkKeys / kPagePositions),
                      kStepWarps = kAttendThreads / kWarp;
@@ -378,4 +378,4 @@ ASSAY_DEVICE void multiply_values(StepValues<Dim>& values, const StepRows& rows,
     }
   }
 }
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

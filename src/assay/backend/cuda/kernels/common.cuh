@@ -4,7 +4,7 @@
 #include "assay/backend/cuda/kernels/device.cuh"
 #include "assay/backend/cuda/kernels/kernels.h"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kWarp = 32;
 
@@ -320,4 +320,4 @@ ASSAY_DEVICE float finish_gated(const Epilogue& to, std::int64_t row, std::int64
   return value;
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

@@ -1,5 +1,7 @@
 // What kernels are written against: CUDA under nvcc, else the emulation of the tests, which offers the same
-// and checks it (tests/cuda_emulation/emulation.h has the comments).
+// and checks it (tests/cuda_emulation/emulation.h has the comments). A program may hold both: nvcc's host
+// code has functions of the names that the emulation's have, and a linker keeps one of two. So whatever a
+// .cuh file defines lies in the inline namespace ASSAY_COMPILED_FOR (tools/check_layers.py).
 #pragma once
 
 #ifndef __CUDACC__
@@ -15,13 +17,14 @@
 
 #include "assay/backend/cuda/runtime.h"
 
+#define ASSAY_COMPILED_FOR gpu
 #define ASSAY_KERNEL __global__ void
 #define ASSAY_KERNEL_OF(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define ASSAY_DEVICE __device__ __forceinline__
 #define ASSAY_UNROLL _Pragma("unroll")
 #define ASSAY_NO_UNROLL _Pragma("unroll 1")
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 ASSAY_DEVICE std::int32_t thread_index() {
   return static_cast<std::int32_t>(threadIdx.x);
@@ -162,19 +165,28 @@ ASSAY_DEVICE Shared<T> shared(std::int64_t byte) {
   return Shared<T>(byte);
 }
 
+// GPUs before sm_80 have no such copy: theirs is there at once.
 template <typename T>
 ASSAY_DEVICE void cp_async_16(const Shared<T>& to, std::int64_t element, const Global<const std::byte>& from,
                               std::int64_t byte) {
+#if __CUDA_ARCH__ < 800
+  reinterpret_cast<Words4&>(to[element]) = (from + byte).template load<Words4>(0);
+#else
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(&to[element]));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from.address() + byte)
                : "memory");
+#endif
 }
 ASSAY_DEVICE void cp_async_commit() {
+#if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
 }
 template <int GroupsLeft>
 ASSAY_DEVICE void cp_async_wait() {
+#if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(GroupsLeft) : "memory");
+#endif
 }
 
 template <typename T>
@@ -206,6 +218,7 @@ ASSAY_DEVICE void ldmatrix_x4_trans(std::uint32_t (&out)[4], const Shared<std::u
                : "memory");
 }
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define ASSAY_MMA(name, C, constraint, instruction)                                                        \
   ASSAY_DEVICE void name(C(&c)[4], const std::uint32_t(&a)[4], const std::uint32_t(&b)[2]) {               \
     asm("mma.sync.aligned." instruction " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
@@ -217,6 +230,36 @@ ASSAY_MMA(mma_bf16, float, "f", "m16n8k16.row.col.f32.bf16.bf16.f32")
 ASSAY_MMA(mma_s8, std::int32_t, "r", "m16n8k32.row.col.s32.s8.s8.s32")
 ASSAY_MMA(mma_tf32, float, "f", "m16n8k8.row.col.f32.tf32.tf32.f32")
 #undef ASSAY_MMA
+#else
+// Turing's instructions are smaller: two for a product in float16, four for one in int8. It has none for
+// bfloat16 and TF32, which the host refuses (lower/supported.cpp).
+ASSAY_DEVICE void mma_f16_half(float (&c)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(b));
+}
+ASSAY_DEVICE void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma_f16_half(c, a[0], a[1], b[0]);
+  mma_f16_half(c, a[2], a[3], b[1]);
+}
+ASSAY_DEVICE void mma_s8_quarter(std::int32_t& c0, std::int32_t& c1, std::uint32_t a, std::uint32_t b) {
+  asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+      : "+r"(c0), "+r"(c1)
+      : "r"(a), "r"(b));
+}
+ASSAY_DEVICE void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma_s8_quarter(c[0], c[1], a[0], b[0]);
+  mma_s8_quarter(c[2], c[3], a[1], b[0]);
+  mma_s8_quarter(c[0], c[1], a[2], b[1]);
+  mma_s8_quarter(c[2], c[3], a[3], b[1]);
+}
+ASSAY_DEVICE void mma_bf16(float (&)[4], const std::uint32_t (&)[4], const std::uint32_t (&)[2]) {
+  __trap();
+}
+ASSAY_DEVICE void mma_tf32(float (&)[4], const std::uint32_t (&)[4], const std::uint32_t (&)[2]) {
+  __trap();
+}
+#endif
 
 ASSAY_DEVICE std::uint32_t bits_of(float x) {
   return __float_as_uint(x);
@@ -237,11 +280,13 @@ ASSAY_DEVICE std::uint32_t f16_bits(float x) {
   return __half_as_ushort(__float2half_rn(x));
 }
 ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
-  std::uint32_t bits;
+  std::uint32_t bits = 0;
+#if __CUDA_ARCH__ >= 800
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#endif
   return bits;
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
 
 #endif

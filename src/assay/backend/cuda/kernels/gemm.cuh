@@ -8,7 +8,7 @@
 
 #include "assay/backend/cuda/kernels/linear.cuh"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kOutputWarps = 4, kRowWarps = 2;
 // A step is what one mma takes of a row, in every format 32 bytes.
@@ -364,4 +364,4 @@ ASSAY_KERNEL_OF(kLinearThreads) add_ranges_of_int8(GemmInt8Args a) {
   });
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

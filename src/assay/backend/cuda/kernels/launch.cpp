@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::int64_t kAttendThreads = 128, kTileRows = 16;
 
-// Heads that tensor cores attend.
-bool has_tiles(const CacheLayout& cache) {
+// Heads that tensor cores attend; int8 codes become bfloat16 there.
+bool has_tiles(const Runtime& runtime, const CacheLayout& cache) {
+  if (cache.format == CacheFormat::int8 && !has_bfloat16(runtime.facts())) return false;
   return cache.format != CacheFormat::float32 && cache.head_dim >= 64 && cache.head_dim <= 256;
 }
 
@@ -120,7 +121,7 @@ void run(Runtime& runtime, const AttendArgs& args) {
   const bool is_split =
       chunks > 1 && args.rows * args.heads < std::int64_t{4} * runtime.facts().processors &&
       attend_scratch_floats(args.rows, args.heads, args.cache.head_dim, args.longest) <= args.scratch_floats;
-  if (has_tiles(args.cache)) {
+  if (has_tiles(runtime, args.cache)) {
     launch_tiles(runtime, args, chunks, is_split);
     if (!is_split) return;
   } else {

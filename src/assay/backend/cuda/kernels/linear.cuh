@@ -10,7 +10,7 @@
 
 #include "assay/backend/cuda/kernels/inputs.cuh"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 // Where a warp's lane stands in a product: PTX ISA, "Matrix Fragments", g = lane / 4 and t = lane % 4.
 struct LinearPlace {
@@ -386,4 +386,4 @@ linear_int8(LinearInt8Args a) {
       [&](std::int64_t row, std::int64_t output, std::int32_t sum) { finish_int8(a, row, output, sum); });
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

@@ -7,7 +7,7 @@
 
 #include "assay/backend/cuda/kernels/linear.cuh"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kUnitInputs = 32, kUnitWords = kUnitInputs / 2;
 ASSAY_DEVICE std::int64_t input_of_word(std::int64_t word) {
@@ -259,4 +259,4 @@ ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const Place& at, const Sha
   }
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

@@ -3,7 +3,7 @@
 
 #include "assay/backend/cuda/kernels/common.cuh"
 
-namespace assay::cuda::device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kQuantizeThreads = 256;
 
@@ -218,4 +218,4 @@ ASSAY_KERNEL_OF(kQuantizeThreads) quantize_groups(QuantizeGroupsArgs a) {
   }
 }
 
-}  // namespace assay::cuda::device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

@@ -5,9 +5,7 @@
 #include "assay/backend/cuda/kernels/device.cuh"
 #include "assay/backend/cuda/kernels/step_kernels.h"
 
-namespace assay::cuda {
-
-namespace device {
+namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kProbeThreads = 256;
 
@@ -81,7 +79,9 @@ ASSAY_KERNEL_OF(32) do_nothing(NothingArgs) {
   wait_for_previous();
 }
 
-}  // namespace device
+}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+
+namespace assay::cuda::inline ASSAY_COMPILED_FOR {
 
 inline StepKernels step_kernel_table() {
   return {.read_probe = {"read_probe", device::read_probe},
@@ -93,4 +93,4 @@ inline StepKernels step_kernel_table() {
           .nothing = {"nothing", device::do_nothing}};
 }
 
-}  // namespace assay::cuda
+}  // namespace assay::cuda::inline ASSAY_COMPILED_FOR

@@ -15,7 +15,7 @@
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
-namespace assay::cuda {
+namespace assay::cuda::inline ASSAY_COMPILED_FOR {
 
 inline void add_multiplications(Kernels& k) {
   using namespace device;
@@ -136,4 +136,4 @@ inline Kernels kernel_table() {
   return k;
 }
 
-}  // namespace assay::cuda
+}  // namespace assay::cuda::inline ASSAY_COMPILED_FOR

@@ -15,13 +15,38 @@ constexpr WeightFormat kServedFormats[] = {
     formats::kQ5_1,    formats::kIq4Nl,    formats::kMxfp4,   formats::kQ2K,   formats::kQ3K,
     formats::kQ4K,     formats::kQ5K,      formats::kQ6K,     formats::kIq4Xs, formats::kTq2_0};
 
+// Turing (sm_75) multiplies float16, int8 and float32.
+void check_without_bfloat16(const Plan& plan, const DeviceFacts& facts) {
+  const auto check_linear = [&](const LinearOp& linear) {
+    const WeightSpec& w = plan.weight(linear.weight);
+    const bool is_bfloat16 = w.format == formats::kBfloat16 || w.arithmetic.multiply == Multiply::bfloat16;
+    if (is_bfloat16)
+      throw FieldError(
+          is_quantized(w.format) ? "dtype" : "precision",
+          "{} (sm_{}{}) does not multiply bfloat16, and weight '{}' asks for it; expected float16 or "
+          "float32",
+          facts.name, facts.major, facts.minor, w.name);
+    if (w.arithmetic.multiply == Multiply::tf32)
+      throw FieldError("float32_matmul", "{} (sm_{}{}) has no TF32; expected float32, found tf32", facts.name,
+                       facts.major, facts.minor);
+  };
+  for (const Op& op : plan.ops)
+    if (const auto* linear = std::get_if<LinearOp>(&op.kind)) check_linear(*linear);
+  check_linear(plan.head.product);
+  if (plan.kv_format == KvFormat::bfloat16)
+    throw FieldError(
+        "kv_cache",
+        "{} (sm_{}{}) does not multiply bfloat16; expected float16, int8 or float32, found bfloat16",
+        facts.name, facts.major, facts.minor);
+}
+
 }  // namespace
 
 MemoryReport memory_of(const WeightLayout& weights, const WorkspaceLayout& work) {
   return {weights.weight_bytes, {weights.bytes - weights.weight_bytes.value}, {work.bytes}};
 }
 
-void check_supported(const Plan& plan) {
+void check_supported(const Plan& plan, const DeviceFacts& facts) {
   assay::check_supported(plan, "CUDA", kMaxHeadDim);
   check_served(plan, "CUDA", kServedFormats);
   if (plan.has_candidate_search)
@@ -40,11 +65,12 @@ void check_supported(const Plan& plan) {
   for (const Op& op : plan.ops)
     if (const auto* linear = std::get_if<LinearOp>(&op.kind)) check_linear(*linear);
   check_linear(plan.head.product);
+  if (!has_bfloat16(facts)) check_without_bfloat16(plan, facts);
 }
 
 PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std::int64_t tokens,
                                  CudaGemm gemm) {
-  check_supported(plan);
+  check_supported(plan, facts);
   return {memory_of(WeightLayout(plan), WorkspaceLayout(plan, facts, gemm)),
           cache_bytes_of(cache_layout_of(plan), tokens)};
 }

@@ -13,7 +13,7 @@ namespace {
 
 // Before any of it is taken.
 const Plan& checked(const Plan& plan, Runtime& runtime, CudaGemm gemm) {
-  check_supported(plan);
+  check_supported(plan, runtime.facts());
   const std::int64_t needed = WeightLayout(plan).bytes + WorkspaceLayout(plan, runtime.facts(), gemm).bytes,
                      free = runtime.memory_info().free.value;
   if (needed > free)
@@ -40,7 +40,7 @@ CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shar
 
 void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSource& source) {
   Plan next = exchanged_plan(plan_, weight, other);
-  check_supported(next);
+  check_supported(next, runtime_->facts());
   const auto check_inputs = [&](const LinearOp& linear) {
     if (linear.weight == weight && (linear.static_input || !linear.input_factors.empty()))
       throw Error("weight '{}': the CUDA backend does not exchange weights for those with calibrated inputs",

@@ -21,8 +21,8 @@
 
 namespace assay::cuda {
 
-// Throws Error, or FieldError where a field asks for it, for what this backend does not run.
-void check_supported(const Plan& plan);
+// Throws Error, or FieldError where a field asks for it, for what this backend does not run on that GPU.
+void check_supported(const Plan& plan, const DeviceFacts& facts);
 
 MemoryReport memory_of(const WeightLayout& weights, const WorkspaceLayout& work);
 

@@ -337,39 +337,3 @@ void CudaProgram::show_inputs(const LinearOp& op, const Step& step) const {
 }
 
 }  // namespace assay::cuda
-
-namespace assay {
-
-std::vector<bool> fused_on_gpu(const Plan& plan, std::int64_t rows) {
-  const cuda::Neighbours around = cuda::neighbours_of(plan, cuda::WorkspaceLayout(plan, {}));
-  std::vector<bool> fused(plan.ops.size());
-  for (std::size_t i = 0; i < fused.size(); ++i)
-    fused[i] = rows <= around.made_rows[i] || (i > 0 && rows <= around.gate_rows[i - 1]) ||
-               (i + 1 < fused.size() && rotation_of_attention(plan, i + 1) != nullptr);
-  return fused;
-}
-
-bool attends_in_one_kernel_on_gpu(const Plan& plan, std::int64_t rows) {
-  constexpr std::int64_t kLeastSharedBytes = 163 << 10;  // that of the GPUs which are predicted, an A100's
-  return rows == 1 && cuda::has_step_kernel(cuda::cache_layout_of(plan), kLeastSharedBytes);
-}
-
-std::vector<bool> rounds_inputs_on_gpu(const Plan& plan, std::int64_t rows) {
-  const cuda::Neighbours around = cuda::neighbours_of(plan, cuda::WorkspaceLayout(plan, {}));
-  std::vector<bool> round(plan.ops.size() + 1);
-  const auto rounds = [&](const LinearOp& op) {
-    const WeightSpec& weight = plan.weight(op.weight);
-    return cuda::takes_ordered_inputs(weight) ||
-           (rows > cuda::kFewRows && cuda::arithmetic_of(weight) == cuda::Arithmetic::tf32);
-  };
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    const auto* linear = std::get_if<LinearOp>(&plan.ops[i].kind);
-    if (linear == nullptr) continue;
-    const bool are_normed = i > 1 && rows <= cuda::kMaxNormedRows && around.leaves_moments[i - 2];
-    round[i] = rounds(*linear) && !(around.producers[i] && rows <= cuda::kFewRows) && !are_normed;
-  }
-  round.back() = rounds(plan.head.product);
-  return round;
-}
-
-}  // namespace assay
