@@ -257,6 +257,16 @@ void run(Runtime& runtime, const NextTokenArgs& args);
 inline constexpr int kRowBlocks = 4;
 // For many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
 inline constexpr int kGemmSizes = 2;
+// By Hopper's warpgroups one for each shape of their blocks (launch_warpgroups.h). Without an entry where the
+// kernels were compiled for no GPU that has them.
+inline constexpr int kWarpgroupShapes = 4;
+struct WarpgroupKernels {
+  Kernel<GemmArgs> float16[kWarpgroupShapes], bfloat16[kWarpgroupShapes];
+  // 4-bit codes in groups of 64 inputs and more, and in smaller ones.
+  Kernel<GemmArgs> wide_float16[kWarpgroupShapes], wide_bfloat16[kWarpgroupShapes];
+  Kernel<GemmArgs> narrow_float16[kWarpgroupShapes], narrow_bfloat16[kWarpgroupShapes];
+  Kernel<GemmInt8Args> int8[kWarpgroupShapes];
+};
 struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
@@ -286,6 +296,7 @@ struct Kernels {
   Kernel<GemmArgs> gemm_tf32[kGemmSizes], gemm_float16[kGemmSizes], gemm_bfloat16[kGemmSizes];
   Kernel<GemmArgs> gemm_four_float16[kGemmSizes], gemm_four_bfloat16[kGemmSizes], add_ranges;
   Kernel<GemmInt8Args> gemm_int8[kGemmSizes], add_int8_ranges;
+  WarpgroupKernels warpgroups;
   Kernel<ExpandArgs> expand;
   Kernel<FinishArgs> finish;
   Kernel<BendArgs> bend;

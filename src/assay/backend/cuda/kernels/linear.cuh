@@ -89,8 +89,8 @@ ASSAY_DEVICE void put_partial(const Shared<T>& partial, const Place& at, int row
 }
 // Adds the ranges and calls take(row, output, sum) for what exists.
 template <typename T, typename Place, typename Take>
-ASSAY_DEVICE void add_ranges(const Shared<T>& partial, const Place& at, int rows,
-                             std::int64_t row_count, std::int64_t outputs, const Take& take) {
+ASSAY_DEVICE void add_ranges(const Shared<T>& partial, const Place& at, int rows, std::int64_t row_count,
+                             std::int64_t outputs, const Take& take) {
   barrier();
   for (int i = thread_index(); i < rows * static_cast<int>(kStrip); i += kLinearThreads) {
     const int row = i / static_cast<int>(kStrip), column = i % static_cast<int>(kStrip);
@@ -270,7 +270,8 @@ inline constexpr std::int64_t kBankTableBytes = 256 * kWarp * 4;
 template <typename Type>
 ASSAY_DEVICE void make_bank_tables(const Shared<std::uint32_t>& table, const Matrix& weight) {
   for (int i = thread_index(); i < 256 * kWarp; i += kLinearThreads)
-    table[i] = Type::bits(weight.codebook[i / kWarp & 15]) | Type::bits(weight.codebook[i / kWarp >> 4]) << 16;
+    table[i] = Type::bits(weight.codebook[i / kWarp & 15]) | Type::bits(weight.codebook[i / kWarp >> 4])
+                                                                 << 16;
 }
 
 // Steps of 16 inputs after which sums are scaled: those of a group, at most those of a tile.

@@ -106,6 +106,10 @@ struct OrderedArgs {
 // Whether products are of rows in that order: what is not multiplied by 16-bit tensor cores is not.
 bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets);
 
+// Which kernels multiply many rows: those whose sums are those of few rows, or Hopper's warpgroups, which sum
+// all inputs in one run (of int8 codes exactly, so that the bits are the same).
+enum class ManyRows : std::int32_t { ranges, warpgroups };
+
 // x [rows, inputs] times a matrix in any format but int8. Sums are made of 8 ranges of the inputs, added in
 // order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
@@ -120,6 +124,7 @@ struct LinearArgs {
       {};  // x, where few rows of it are in order already; null: they are not
   // Up to so many a block has all rows of its strip of outputs; of more, rows and weights meet in tiles.
   std::int64_t few_rows = kFewRows;
+  ManyRows many_rows = ManyRows::ranges;  // warpgroups: where they take the format, and the device has them
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels/kernels.h, QuantizeArgs):
@@ -171,6 +176,7 @@ struct LinearInt8Args {
   std::int64_t x_stride = 0;
   Epilogue to = {};
   Scratch scratch = {};
+  ManyRows many_rows = ManyRows::ranges;
 };
 
 // Rows to int8 with a scale for each group of inputs, for 4-bit weights: codes = rint(x * (127 / largest of

@@ -13,6 +13,7 @@
 #include "assay/backend/cuda/kernels/ordered.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
+#include "assay/backend/cuda/kernels/warpgroups.cuh"
 
 namespace assay::cuda {
 
@@ -74,6 +75,38 @@ inline void add_multiplications(Kernels& k) {
   k.add_int8_ranges = {"add_int8_ranges", add_ranges_of_int8};
 }
 
+// Of blocks as launch_warpgroups.h has them.
+inline void add_warpgroups(WarpgroupKernels& k) {
+  using namespace device;
+#define ASSAY_FOR_SHAPES(field, kernel)                           \
+  k.field[0] = {"warpgroup_" #field "<128x256>", kernel(2, 256)}; \
+  k.field[1] = {"warpgroup_" #field "<128x128>", kernel(2, 128)}; \
+  k.field[2] = {"warpgroup_" #field "<64x128>", kernel(1, 128)};  \
+  k.field[3] = {"warpgroup_" #field "<64x64>", kernel(1, 64)}
+#define ASSAY_F16(groups, rows) warpgroup_halves<Float16, groups, rows>
+#define ASSAY_BF16(groups, rows) warpgroup_halves<Bfloat16, groups, rows>
+#define ASSAY_WIDE_F16(groups, rows) warpgroup_codes<Float16, true, groups, rows>
+#define ASSAY_WIDE_BF16(groups, rows) warpgroup_codes<Bfloat16, true, groups, rows>
+#define ASSAY_NARROW_F16(groups, rows) warpgroup_codes<Float16, false, groups, rows>
+#define ASSAY_NARROW_BF16(groups, rows) warpgroup_codes<Bfloat16, false, groups, rows>
+#define ASSAY_INT8(groups, rows) warpgroup_int8<groups, rows>
+  ASSAY_FOR_SHAPES(float16, ASSAY_F16);
+  ASSAY_FOR_SHAPES(bfloat16, ASSAY_BF16);
+  ASSAY_FOR_SHAPES(wide_float16, ASSAY_WIDE_F16);
+  ASSAY_FOR_SHAPES(wide_bfloat16, ASSAY_WIDE_BF16);
+  ASSAY_FOR_SHAPES(narrow_float16, ASSAY_NARROW_F16);
+  ASSAY_FOR_SHAPES(narrow_bfloat16, ASSAY_NARROW_BF16);
+  ASSAY_FOR_SHAPES(int8, ASSAY_INT8);
+#undef ASSAY_F16
+#undef ASSAY_BF16
+#undef ASSAY_WIDE_F16
+#undef ASSAY_WIDE_BF16
+#undef ASSAY_NARROW_F16
+#undef ASSAY_NARROW_BF16
+#undef ASSAY_INT8
+#undef ASSAY_FOR_SHAPES
+}
+
 inline Kernels kernel_table() {
   using namespace device;
   Kernels k;
@@ -97,6 +130,9 @@ inline Kernels kernel_table() {
   k.attend_int8[2] = {"attend_int8<256>", attend_tiles<Codes, 256, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_multiplications(k);
+#if !defined(__CUDACC__) || defined(ASSAY_CUDA_WARPGROUPS)
+  add_warpgroups(k.warpgroups);
+#endif
   k.mark_outliers = {"mark_outliers", device::mark_outliers};
   k.list_outliers = {"list_outliers", device::list_outliers};
   k.ranges = {"ranges", row_ranges};

@@ -1,8 +1,9 @@
 // Matrix multiplications of many rows by Hopper's warpgroup instructions (wgmma.cuh). A block computes 64
 // outputs of each of its warpgroups for 64, 128 or 256 rows.
 //
-// Weights go from global memory into the registers of which they are operand A; rows go through shared memory,
-// 128 bytes of each a stage. All inputs are summed in one run, so that the bits are not those of few rows.
+// Weights go from global memory into the registers of which they are operand A; rows go through shared
+// memory, 128 bytes of each a stage. All inputs are summed in one run, so that the bits are not those of few
+// rows.
 #pragma once
 
 #include "assay/backend/cuda/kernels/linear.cuh"
@@ -52,8 +53,8 @@ class SwizzledRows {
 
   // The next stage; what is not there, rows and the end of rows, becomes zero.
   ASSAY_DEVICE void fetch() {
-    const std::int32_t to = first_byte_ + written_ * kStageBytesOfBlock + row_ * kSwizzledRowBytes +
-                            (chunk_ ^ (row_ & 7)) * 16;
+    const std::int32_t to =
+        first_byte_ + written_ * kStageBytesOfBlock + row_ * kSwizzledRowBytes + (chunk_ ^ (row_ & 7)) * 16;
     ASSAY_UNROLL
     for (int i = 0; i < Rows; i += Threads / 8) {
       const bool is_there = row_ + i < rows_left_ && byte_ < stride_;
@@ -132,9 +133,9 @@ class TileWeights {
   Words4 w_[Depth][kStepsOfStage];
 };
 
-// 4-bit codes, of which a tile is a stage: each becomes code x scale, rounded to the type of the rows. They are
-// `Ahead` stages ahead; a stage is made while the one before it is multiplied. Wide: groups of 64 inputs and
-// more.
+// 4-bit codes, of which a tile is a stage: each becomes code x scale, rounded to the type of the rows. They
+// are `Ahead` stages ahead; a stage is made while the one before it is multiplied. Wide: groups of 64 inputs
+// and more.
 template <typename Type, bool IsWide, int Ahead>
 class CodeWeights {
  public:
@@ -146,7 +147,8 @@ class CodeWeights {
         group_bits_(0),
         lane_(at.lane),
         data_(Global<const std::byte>(weight.data) + at.held_strip() * at.tiles * kTileBytes),
-        scales_(Global<const float>(weight.scales) + (at.held_strip() * groups_of_strip(weight.inputs, weight.group) * kStrip + at.g)) {
+        scales_(Global<const float>(weight.scales) +
+                (at.held_strip() * groups_of_strip(weight.inputs, weight.group) * kStrip + at.g)) {
     while (std::int64_t{1} << group_bits_ < weight.group) ++group_bits_;
     ASSAY_UNROLL
     for (int i = 0; i < Ahead; ++i) fetch(i, i);
@@ -182,8 +184,7 @@ class CodeWeights {
   ASSAY_DEVICE void make(int slot) {
     const Shared<float> book = shared<float>(book_);
     ASSAY_UNROLL
-    for (int i = 0; i < kStepsOfStage; ++i)
-      ASSAY_UNROLL
+    for (int i = 0; i < kStepsOfStage; ++i) ASSAY_UNROLL
     for (int j = 0; j < 4; ++j) {
       const std::uint32_t codes = codes_[slot].word[i] >> (8 * j);
       const float scale = j % 2 == 0 ? low_[slot][IsWide ? 0 : i] : high_[slot][IsWide ? 0 : i];
@@ -202,7 +203,8 @@ class CodeWeights {
   float low_[Ahead][kScales], high_[Ahead][kScales];
 };
 
-// The sums of a thread. A stage is waited for, and shown to the products, while those of the one before it run.
+// The sums of a thread. A stage is waited for, and shown to the products, while those of the one before it
+// run.
 template <int Groups, int Rows, typename Weights, typename Sum>
 ASSAY_DEVICE void multiply_stages(const GemmInputs& in, Weights& weights, Sum (&d)[Rows / 2]) {
   SwizzledRows<Groups * kWarpgroup, Rows> rows(in);
@@ -238,8 +240,8 @@ ASSAY_DEVICE void multiply_stages(const GemmInputs& in, Weights& weights, Sum (&
   hold(d);
 }
 
-// Writes the sums as an Epilogue says, value(row, output, sum) in place of each. They go through shared memory, so
-// that a lane has rows of one output, eight of them at a time: what is added to comes together.
+// Writes the sums as an Epilogue says, value(row, output, sum) in place of each. They go through shared
+// memory, so that a lane has rows of one output, eight of them at a time: what is added to comes together.
 template <int Rows, typename Sum, typename Value>
 ASSAY_DEVICE void put_warpgroup_sums(const GemmInputs& in, const Epilogue& to, const WarpgroupPlace& at,
                                      const Sum (&d)[Rows / 2], const Value& value) {
@@ -278,14 +280,19 @@ ASSAY_DEVICE void put_warpgroup_sums(const GemmInputs& in, const Epilogue& to, c
 
 // Blocks that an SM shall hold: as many as registers for sums and weights leave.
 template <int Groups, int Rows>
-inline constexpr int kTileBlocks = Groups == 2 && Rows == 128 ? 2 : Rows == 64 ? 3 : Groups == 1 ? 2 : 1;
+inline constexpr int kTileBlocks = Groups == 2 && Rows == 128 ? 2
+                                   : Rows == 64               ? 3
+                                   : Groups == 1              ? 2
+                                                              : 1;
 template <int Groups, int Rows>
 inline constexpr int kCodeBlocks = Groups == 1 ? 2 : 1;
 // Stages of weights in registers: small blocks wait longer for each.
 template <int Groups, int Rows>
-inline constexpr int kTileStages = Groups == 2 ? 2 : Rows == 128 ? 3 : 4;
+inline constexpr int kTileStages = Groups == 2   ? 2
+                                   : Rows == 128 ? 3
+                                                 : 4;
 template <bool IsWide, int Rows>
-inline constexpr int kCodeStages = IsWide && Rows < 256 ? 4 : 2;
+inline constexpr int kCodeStages = IsWide&& Rows < 256 ? 4 : 2;
 
 template <typename Type, int Groups, int Rows>
 ASSAY_KERNEL_OF(Groups* kWarpgroup, kTileBlocks<Groups, Rows>)
@@ -296,8 +303,7 @@ warpgroup_halves(GemmArgs a) {
     wait_for_previous();
     float d[Rows / 2];
     multiply_stages<Groups, Rows>(a.in, weights, d);
-    put_warpgroup_sums<Rows>(a.in, a.to, at, d,
-                             [](std::int64_t, std::int64_t, float sum) { return sum; });
+    put_warpgroup_sums<Rows>(a.in, a.to, at, d, [](std::int64_t, std::int64_t, float sum) { return sum; });
   } else {
     refuse();
   }
@@ -318,8 +324,7 @@ warpgroup_codes(GemmArgs a) {
     wait_for_previous();
     float d[Rows / 2];
     multiply_stages<Groups, Rows>(a.in, weights, d);
-    put_warpgroup_sums<Rows>(a.in, a.to, at, d,
-                             [](std::int64_t, std::int64_t, float sum) { return sum; });
+    put_warpgroup_sums<Rows>(a.in, a.to, at, d, [](std::int64_t, std::int64_t, float sum) { return sum; });
   } else {
     refuse();
   }

@@ -1,5 +1,6 @@
-// Hopper's matrix multiplications of a warpgroup: four warps multiply 64 outputs by up to 256 rows, while they
-// go on. Under nvcc these are instructions of sm_90a (kHasWarpgroups: the target has them), else the emulation.
+// Hopper's matrix multiplications of a warpgroup: four warps multiply 64 outputs by up to 256 rows, while
+// they go on. Under nvcc these are instructions of sm_90a (kHasWarpgroups: the target has them), else the
+// emulation.
 //
 //   A  the weights, in the registers of the warpgroup: warp w has outputs 16 w to 16 w + 15, as mma.m16n8k16
 //      and m16n8k32 have them (PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16", "... m64nNk32"), so
@@ -9,7 +10,8 @@
 //
 // The order (PTX ISA, "wgmma.fence", "wgmma.commit_group", "Async proxy"): who writes rows waits for its
 // cp.async, calls fence_async_proxy() and comes to a barrier; then wgmma_fence(), products, wgmma_commit().
-// Until wgmma_wait() says that the group is done, nothing touches its sums, its weights' registers or its rows.
+// Until wgmma_wait() says that the group is done, nothing touches its sums, its weights' registers or its
+// rows.
 #pragma once
 
 #include "assay/backend/cuda/kernels/device.cuh"
@@ -39,7 +41,8 @@ ASSAY_DEVICE std::uint32_t address_of_shared(std::int32_t byte) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_memory)) +
          static_cast<std::uint32_t>(byte);
 }
-// The first byte of shared memory whose address is a multiple of 1,024, where the pattern of the swizzle begins.
+// The first byte of shared memory whose address is a multiple of 1,024, where the pattern of the swizzle
+// begins.
 ASSAY_DEVICE std::int32_t first_swizzled_byte() {
   return static_cast<std::int32_t>((1024 - address_of_shared(0) % 1024) % 1024);
 }
@@ -59,11 +62,6 @@ static __device__ const Words4 no_weights = {};
 ASSAY_DEVICE Words4 load_or_zero(const Global<const std::byte>& from, std::int64_t byte, bool is_there) {
   const Global<const std::byte> zeros(reinterpret_cast<const std::byte*>(&no_weights));
   return (is_there ? from + byte : zeros).load_once(0);
-}
-
-// Brings a line of memory closer: a load that comes later finds it in the L2 cache.
-ASSAY_DEVICE void prefetch(const Global<const std::byte>& from, std::int64_t byte) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from.address() + byte));
 }
 
 // PTX ISA, "Matrix Descriptor Format" of wgmma:
@@ -111,14 +109,14 @@ ASSAY_DEVICE void hold(Words4& x) {
 
 #define ASSAY_DIGITS(n) \
   "%" #n "0, %" #n "1, %" #n "2, %" #n "3, %" #n "4, %" #n "5, %" #n "6, %" #n "7, %" #n "8, %" #n "9, "
-#define ASSAY_PLACES_32                                                                          \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, " ASSAY_DIGITS(1) ASSAY_DIGITS(2) "%30, %31"
-#define ASSAY_PLACES_64                                                                          \
-  ASSAY_PLACES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, " ASSAY_DIGITS(4) ASSAY_DIGITS(5) "%60, %61, %62, %63"
-#define ASSAY_PLACES_128                                                                         \
+#define ASSAY_PLACES_32 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, " ASSAY_DIGITS(1) ASSAY_DIGITS(2) "%30, %31"
+#define ASSAY_PLACES_64                                                        \
+  ASSAY_PLACES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, " ASSAY_DIGITS(4) \
+      ASSAY_DIGITS(5) "%60, %61, %62, %63"
+#define ASSAY_PLACES_128                                                                             \
   ASSAY_PLACES_64 ", %64, %65, %66, %67, %68, %69, " ASSAY_DIGITS(7) ASSAY_DIGITS(8) ASSAY_DIGITS(9) \
       ASSAY_DIGITS(10) ASSAY_DIGITS(11) "%120, %121, %122, %123, %124, %125, %126, %127"
-#define ASSAY_SUMS_8(c, i)                                                                        \
+#define ASSAY_SUMS_8(c, i)                                                                          \
   "+" c(d[i]), "+" c(d[i + 1]), "+" c(d[i + 2]), "+" c(d[i + 3]), "+" c(d[i + 4]), "+" c(d[i + 5]), \
       "+" c(d[i + 6]), "+" c(d[i + 7])
 #define ASSAY_SUMS_32(c, i) \
@@ -128,10 +126,10 @@ ASSAY_DEVICE void hold(Words4& x) {
 
 // d += a * b for 2 * `count` rows. The last operands: sums are added to, factors of A and B are 1, B is not
 // transposed; int8 has the first alone.
-#define ASSAY_WGMMA(name, T, constraint, count, shape, a_places, last)                                        \
+#define ASSAY_WGMMA(name, T, constraint, count, shape, a_places, last)                                       \
   ASSAY_DEVICE void name(T(&d)[count], const std::uint32_t(&a)[4], std::uint64_t b) {                        \
     ASSAY_WGMMA_ASM("wgmma.mma_async.sync.aligned." shape " {" ASSAY_PLACES_##count "}, " a_places ", " last \
-                    ";"                                                                                      \
+                                                                                    ";"                      \
                     : ASSAY_SUMS_##count(constraint, 0)                                                      \
                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                   \
   }
