@@ -271,11 +271,11 @@ struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
   Kernel<GatherArgs> gather;
-  Kernel<GatedArgs> gated;
+  Kernel<GatedArgs> gated, gated_many;
   Kernel<AddArgs> add;
   Kernel<RotateArgs> rotate;
   Kernel<StoreArgs> store;
-  Kernel<RotateStoreArgs> rotate_and_store;
+  Kernel<RotateStoreArgs> rotate_and_store, rotate_and_store_many;
   Kernel<AttendArgs> attend, merge_chunks;
   // For heads of up to 64, 128 and 256 elements.
   Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];

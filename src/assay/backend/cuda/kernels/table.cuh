@@ -9,6 +9,7 @@
 #include "assay/backend/cuda/kernels/grouped.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
+#include "assay/backend/cuda/kernels/many_rows.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
 #include "assay/backend/cuda/kernels/ordered.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
@@ -114,10 +115,12 @@ inline Kernels kernel_table() {
   k.norm = {"norm", norm_rows};
   k.gather = {"gather", gather_rows};
   k.gated = {"gated", gate_rows};
+  k.gated_many = {"gated_many", gate_many_rows};
   k.add = {"add", add_rows};
   k.rotate = {"rotate", rotate_rows};
   k.store = {"store", store_rows};
   k.rotate_and_store = {"rotate_and_store", rotate_and_store};
+  k.rotate_and_store_many = {"rotate_and_store_many", device::rotate_and_store_many};
   k.attend = {"attend", attend_rows};
   k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64, 64>};
   k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128, 128>};

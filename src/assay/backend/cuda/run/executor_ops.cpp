@@ -93,18 +93,19 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
                     .out_stride = out.stride,
                     .ordered = neighbours.left};
   if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, in, rows, to);
-  const LinearArgs product{.x = in.data,
-                           .x_stride = in.stride,
-                           .rows = rows,
-                           .weight = weights_.matrix(op.weight),
-                           .arithmetic = arithmetic_of(weights_.spec(op.weight)),
-                           .to = to,
-                           .scratch = work_.gemm_scratch(),
-                           .made = made_inputs(neighbours.made),
-                           .ordered = neighbours.ordered};
-  // The LM head takes fewer rows at a time than the library does.
-  if (options_.gemm == CudaGemm::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
+  LinearArgs product{.x = in.data,
+                     .x_stride = in.stride,
+                     .rows = rows,
+                     .weight = weights_.matrix(op.weight),
+                     .arithmetic = arithmetic_of(weights_.spec(op.weight)),
+                     .to = to,
+                     .scratch = work_.gemm_scratch(),
+                     .made = made_inputs(neighbours.made),
+                     .ordered = neighbours.ordered};
+  const GemmKernel kernel = choose_gemm(ways_, gemm_product_of(op, weights_.spec(op.weight), rows));
+  if (kernel == GemmKernel::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
     return;
+  if (kernel == GemmKernel::warpgroups) product.many_rows = ManyRows::warpgroups;
   cuda::run(*runtime_, product);
 }
 
@@ -232,6 +233,8 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
                          .x = {},
                          .to = to,
                          .scratch = work_.gemm_scratch()};
+  if (choose_gemm(ways_, gemm_product_of(op, weight, rows)) == GemmKernel::warpgroups)
+    product.many_rows = ManyRows::warpgroups;
   if (has_row_zeros) {
     product.zero_points = codes.zero_points;
     product.sums = weights_.sums(op.weight);
