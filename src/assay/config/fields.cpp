@@ -273,9 +273,8 @@ void add_machine(std::vector<Field>& all) {
       at(&RunConfig::device), delegated<Device>(device_from_name, [](const Device& d) { return d.text(); })));
   all.push_back(made<CudaGemm>(
       {.key = "cuda_gemm",
-       .help =
-           "Matrix multiplications of many tokens on a GPU: own kernels, cublaslt, or auto (the fastest for "
-           "each matrix); with these two a token's bits depend on its batch [own]",
+       .help = "Matrix multiplications of many tokens on a GPU: own, or cublaslt or auto (the fastest of "
+               "all), where a token's bits depend on its batch [own]",
        .is_about_numbers = true,
        .label =
            [](const RunConfig& c) {
