@@ -137,11 +137,14 @@ TEST(CudaGemmChoice, ComputesModelsByWarpgroups) {
     const std::vector<float> got = automatic.logits(c.model, precision),
                              want = own.logits(c.model, precision);
     EXPECT_LE(test::largest_difference(got, want) / test::standard_deviation_of(want), c.bound);
-    EXPECT_NE(got, want) << "all products are in one run of the inputs, or warpgroups were not taken";
     // Groups of fewer than 16 codes, as small models have them, are left to the library.
     if (!precision.is_quantized()) {
       EXPECT_EQ(automatic.runtime->products(), 0);
       EXPECT_EQ(automatic.workspace, own.workspace);
+      // They take two launches; own kernels of few blocks add their ranges in a third.
+      EXPECT_LT(automatic.runtime->launches(), own.runtime->launches());
+    } else {
+      EXPECT_NE(got, want) << "weights are rounded behind their scale";
     }
     EXPECT_EQ(forced.logits(c.model, precision), want);
   }

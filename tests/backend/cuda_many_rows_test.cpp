@@ -68,6 +68,35 @@ struct RotateCase {
   int head_dim, heads, kv_heads;
 };
 
+struct RotatedRows {
+  DevicePointer<float> x;
+  std::int64_t stride, rows;
+};
+struct Angles {
+  DevicePointer<const float> cosines, sines;
+};
+// Queries, keys and values side by side.
+RotateStoreArgs rotation_of(const RotatedRows& in, const RotateCase& c, const CacheLayout& layout,
+                            const Angles& angles, const KvSlots& places) {
+  const std::int64_t keys_at = c.heads * c.head_dim, values_at = keys_at + c.kv_heads * c.head_dim;
+  return {.rotate = {.x = in.x,
+                     .x_stride = in.stride,
+                     .rows = in.rows,
+                     .heads = c.heads + c.kv_heads,
+                     .head_dim = c.head_dim,
+                     .pairs = c.head_dim / 2,
+                     .pairing = c.pairing,
+                     .cosines = angles.cosines,
+                     .sines = angles.sines},
+          .store = {.keys = in.x + keys_at,
+                    .values = in.x + values_at,
+                    .x_stride = in.stride,
+                    .rows = in.rows,
+                    .cache = layout,
+                    .layer = 1,
+                    .places = places}};
+}
+
 TEST_F(CudaManyRows, RotateAndStoreAsFewDo) {
   constexpr std::int64_t kRows = 70;
   for (const RotateCase& c : {RotateCase{CacheFormat::float16, RotaryPairing::halves, 64, 6, 2},
@@ -95,25 +124,9 @@ TEST_F(CudaManyRows, RotateAndStoreAsFewDo) {
     const auto make = [&] { return Made{put(x), {put(fresh), put(fresh), put(fresh)}}; };
     const auto args_of = [&](const Made& made, DevicePointer<DevicePointer<std::byte>> pages,
                              std::int64_t first, std::int64_t rows) {
-      const DevicePointer<float> from = made.x + first * stride;
-      const std::int64_t at = c.heads * c.head_dim;
-      return RotateStoreArgs{
-          .rotate = {.x = from,
-                     .x_stride = stride,
-                     .rows = rows,
-                     .heads = c.heads + c.kv_heads,
-                     .head_dim = c.head_dim,
-                     .pairs = pairs,
-                     .pairing = c.pairing,
-                     .cosines = cosines + first * pairs,
-                     .sines = sines + first * pairs},
-          .store = {.keys = from + at,
-                    .values = from + at + c.kv_heads * c.head_dim,
-                    .x_stride = stride,
-                    .rows = rows,
-                    .cache = layout,
-                    .layer = 1,
-                    .places = {.key = keys + first, .first_page = first_pages + first, .pages = pages}}};
+      return rotation_of({made.x + first * stride, stride, rows}, c, layout,
+                         {cosines + first * pairs, sines + first * pairs},
+                         {keys + first, first_pages + first, pages});
     };
     const Made many = make(), few = make();
     const auto pages_of_many = put(many.pages), pages_of_few = put(few.pages);

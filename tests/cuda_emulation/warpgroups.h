@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kUnfinished = 0x7fb0dead;
 // Where shared memory begins for descriptors: no multiple of the swizzle's pattern.
 inline constexpr std::int64_t kSharedAddress = 1040;
 
-// Of each thread of the block: products that it has to wait for.
+// Whether a thread of the block has products that it has to wait for.
 extern int products_in_flight[1024];
 void forget_products();
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "assay/backend/cuda/kernels/gemm_args.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
 #include "assay/backend/cuda/runtime.h"
 #include "assay/plan/elementwise.h"
@@ -143,32 +144,6 @@ constexpr std::int64_t attend_scratch_floats(std::int64_t rows, std::int64_t hea
   return rows * heads * ((longest + kChunkKeys - 1) / kChunkKeys) * (head_dim + 2);
 }
 
-// What the kernels of many rows are given, which run() makes of the arguments of multiplications. x: rows of
-// codes, or of inputs that round_inputs made, x_stride bytes apart. ranges: of the 8 ranges of the inputs,
-// those that a block takes: all, or one whose sums go to partial [8][rows][outputs].
-struct RoundArgs {
-  DevicePointer<const float> x = {};
-  std::int64_t x_stride = 0, rows = 0, inputs = 0;
-  Arithmetic arithmetic = Arithmetic::bfloat16;
-  DevicePointer<std::byte> out = {};
-  std::int64_t out_stride = 0;  // bytes
-};
-struct GemmInputs {
-  DevicePointer<const std::byte> x = {};
-  std::int64_t x_stride = 0, rows = 0;
-  Matrix weight = {};
-  std::int32_t ranges = 8;
-  DevicePointer<std::byte> partial = {};
-};
-struct GemmArgs {
-  GemmInputs in = {};
-  Epilogue to = {};
-};
-struct GemmInt8Args {
-  GemmInputs in = {};
-  LinearInt8Args linear = {};
-};
-
 // A matrix out of fragment order: out [outputs][out_stride], elements of 4 bytes (arithmetic float32 and
 // tf32) or 2; what lies behind the inputs of a row is undefined. float32 matrices become float32, halves stay
 // what they are, 4-bit codes become book[code] * scale, rounded to the type of the arithmetic.
@@ -257,16 +232,6 @@ void run(Runtime& runtime, const NextTokenArgs& args);
 inline constexpr int kRowBlocks = 4;
 // For many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
 inline constexpr int kGemmSizes = 2;
-// By Hopper's warpgroups one for each shape of their blocks (launch_warpgroups.h). Without an entry where the
-// kernels were compiled for no GPU that has them.
-inline constexpr int kWarpgroupShapes = 4;
-struct WarpgroupKernels {
-  Kernel<GemmArgs> float16[kWarpgroupShapes], bfloat16[kWarpgroupShapes];
-  // 4-bit codes in groups of 64 inputs and more, and in smaller ones.
-  Kernel<GemmArgs> wide_float16[kWarpgroupShapes], wide_bfloat16[kWarpgroupShapes];
-  Kernel<GemmArgs> narrow_float16[kWarpgroupShapes], narrow_bfloat16[kWarpgroupShapes];
-  Kernel<GemmInt8Args> int8[kWarpgroupShapes];
-};
 struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;

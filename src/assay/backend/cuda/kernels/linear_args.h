@@ -106,10 +106,8 @@ struct OrderedArgs {
 // Whether products are of rows in that order: what is not multiplied by 16-bit tensor cores is not.
 bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets);
 
-// Which kernels multiply many rows: those whose sums are those of few rows, or Hopper's warpgroups, which sum
-// all inputs in one run (of int8 codes exactly, so that the bits are the same).
+// The kernels of many rows: sums as few rows have them, or all inputs in one run (exact for int8 codes).
 enum class ManyRows : std::int32_t { ranges, warpgroups };
-
 // x [rows, inputs] times a matrix in any format but int8. Sums are made of 8 ranges of the inputs, added in
 // order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
@@ -120,11 +118,10 @@ struct LinearArgs {
   Epilogue to = {};
   Scratch scratch = {};
   FusedPrologue made = {};
-  DevicePointer<const std::byte> ordered =
-      {};  // x, where few rows of it are in order already; null: they are not
+  DevicePointer<const std::byte> ordered = {};  // few rows of x, where they are in order already; or null
   // Up to so many a block has all rows of its strip of outputs; of more, rows and weights meet in tiles.
   std::int64_t few_rows = kFewRows;
-  ManyRows many_rows = ManyRows::ranges;  // warpgroups: where they take the format, and the device has them
+  ManyRows many_rows = ManyRows::ranges;  // warpgroups: where device and format allow
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels/kernels.h, QuantizeArgs):

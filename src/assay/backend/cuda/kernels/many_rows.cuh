@@ -67,13 +67,12 @@ ASSAY_KERNEL_OF(kManyThreads) rotate_and_store_many(RotateStoreArgs a) {
   const std::int32_t kv_head = is_value ? head - turned : head - (turned - cache.kv_heads),
                      low = are_halves ? 4 * slot : 8 * slot, high = are_halves ? pairs + low : low + 4;
   const std::int64_t key = is_query ? -1 : Global<const std::int32_t>(a.store.places.key)[row];
-  const Global<const float> x = is_value
-                                    ? Global<const float>(a.store.values) +
-                                          (row * a.store.x_stride + std::int64_t{kv_head} * cache.head_dim)
-                                    : Global<const float>(DevicePointer<const float>(a.rotate.x)) +
-                                          (row * a.rotate.x_stride + std::int64_t{head} * cache.head_dim);
-  Floats4 p = x.as<const std::byte>().load<Floats4>(low / 4),
-          q = x.as<const std::byte>().load<Floats4>(high / 4);
+  const std::int64_t at_head = std::int64_t{is_value ? kv_head : head} * cache.head_dim;
+  const Global<const std::byte> x =
+      is_value
+          ? (Global<const float>(a.store.values) + (row * a.store.x_stride + at_head)).as<const std::byte>()
+          : (Global<float>(a.rotate.x) + (row * a.rotate.x_stride + at_head)).as<const std::byte>();
+  Floats4 p = x.load<Floats4>(low / 4), q = x.load<Floats4>(high / 4);
   if (!is_value) {
     const std::int64_t first = (std::int64_t{row} * pairs + 4 * slot) / 4;
     const auto cosines = Global<const float>(a.rotate.cosines).as<const std::byte>().load<Floats4>(first),
@@ -88,8 +87,7 @@ ASSAY_KERNEL_OF(kManyThreads) rotate_and_store_many(RotateStoreArgs a) {
         turn(q.at[2 * i - 4], q.at[2 * i - 3], cosines.at[i], sines.at[i]);
     }
     const Global<Floats4> out =
-        (Global<float>(a.rotate.x) + (row * a.rotate.x_stride + std::int64_t{head} * cache.head_dim))
-            .as<Floats4>();
+        (Global<float>(a.rotate.x) + (row * a.rotate.x_stride + at_head)).as<Floats4>();
     out[low / 4] = p;
     out[high / 4] = q;
   }

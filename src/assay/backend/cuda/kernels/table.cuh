@@ -76,7 +76,7 @@ inline void add_multiplications(Kernels& k) {
   k.add_int8_ranges = {"add_int8_ranges", add_ranges_of_int8};
 }
 
-// Of blocks as launch_warpgroups.h has them.
+// Their blocks are those of launch_warpgroups.h.
 inline void add_warpgroups(WarpgroupKernels& k) {
   using namespace device;
 #define ASSAY_FOR_SHAPES(field, kernel)                           \

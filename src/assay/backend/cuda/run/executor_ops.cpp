@@ -105,7 +105,7 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, con
   const GemmKernel kernel = choose_gemm(ways_, gemm_product_of(op, weights_.spec(op.weight), rows));
   if (kernel == GemmKernel::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
     return;
-  if (kernel == GemmKernel::warpgroups) product.many_rows = ManyRows::warpgroups;
+  product.many_rows = many_rows_of(kernel);
   cuda::run(*runtime_, product);
 }
 
@@ -230,11 +230,9 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
                          .weight = weights_.matrix(op.weight),
                          .outliers = codes.outliers,
                          .outlier_count = codes.outlier_count,
-                         .x = {},
                          .to = to,
-                         .scratch = work_.gemm_scratch()};
-  if (choose_gemm(ways_, gemm_product_of(op, weight, rows)) == GemmKernel::warpgroups)
-    product.many_rows = ManyRows::warpgroups;
+                         .scratch = work_.gemm_scratch(),
+                         .many_rows = many_rows_of(choose_gemm(ways_, gemm_product_of(op, weight, rows)))};
   if (has_row_zeros) {
     product.zero_points = codes.zero_points;
     product.sums = weights_.sums(op.weight);

@@ -39,6 +39,9 @@ struct GemmProduct {
 inline constexpr std::int64_t kChosenRows = 65;
 GemmProduct gemm_product_of(const LinearOp& op, const WeightSpec& weight, std::int64_t rows);
 GemmKernel choose_gemm(const GemmWays& ways, const GemmProduct& product);
+inline ManyRows many_rows_of(GemmKernel kernel) {
+  return kernel == GemmKernel::warpgroups ? ManyRows::warpgroups : ManyRows::ranges;
+}
 
 }  // namespace cuda
 }  // namespace assay
