@@ -14,10 +14,10 @@ import tempfile
 root = pathlib.Path(__file__).resolve().parent.parent
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--nvcc", default="/usr/local/cuda/bin/nvcc", help="compiler [%(default)s]")
-parser.add_argument("--arch", action="append", help="compute capability without its dot [75, 80, 89, 90]")
+parser.add_argument("--arch", action="append", help="compute capability without its dot [75, 80, 89, 90a]")
 options = parser.parse_args()
-architectures = options.arch or ["75", "80", "89", "90"]
-command = [options.nvcc, "-std=c++20", "-O3", "-fmad=false", f"-I{root}/src", "-Xptxas", "-v", "-c"]
+architectures = options.arch or ["75", "80", "89", "90a"]
+command = [options.nvcc, "-std=c++20", "-O3", "-fmad=false", "-DASSAY_CUDA_WARPGROUPS", f"-I{root}/src", "-Xptxas", "-v", "-c"]
 for arch in architectures:
     command += ["-gencode", f"arch=compute_{arch},code=sm_{arch}"]
 with tempfile.TemporaryDirectory() as folder:
@@ -31,7 +31,7 @@ found = {}
 names = []
 kernel = None
 for line in (done.stdout + done.stderr).splitlines():
-    if m := re.search(r"Compiling entry function '(\w+)' for 'sm_(\d+)'", line):
+    if m := re.search(r"Compiling entry function '(\w+)' for 'sm_(\w+)'", line):
         kernel = (m[1], m[2])
         found[kernel] = {"registers": 0, "shared": 0, "spills": 0}
         if m[1] not in names:

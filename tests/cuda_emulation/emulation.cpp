@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "assay/base/error.h"
+#include "cuda_emulation/warpgroups.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -52,11 +53,12 @@ namespace assay::cuda::emulation {
 Indices here;
 bool has_waited[1024] = {};
 std::uint32_t launch_number = 0;
+int products_in_flight[1024] = {};
 std::byte* shared_memory = nullptr;
 
 namespace {
 
-constexpr std::uint32_t kWarp = 32;
+constexpr std::uint32_t kWarp = 32, kWarpgroup = 128;
 constexpr std::size_t kStackBytes = 256 << 10;
 
 // ---- fibers
@@ -167,17 +169,30 @@ struct Copy {
 
 struct Thread {
   Context context;
-  enum class State : std::uint8_t { ready, at_barrier, at_warp_operation, ended } state = State::ready;
+  enum class State : std::uint8_t {
+    ready,
+    at_barrier,
+    at_warp_operation,
+    at_warpgroup,
+    ended
+  } state = State::ready;
   WarpOperation operation{};
   std::uint64_t detail = 0;
   std::vector<Copy> uncommitted;
   std::deque<std::vector<Copy>> copies;
+  std::vector<std::uint32_t> fences;  // epochs of the block in which it showed its writes to products
 };
 
 struct Warp {
   std::array<void*, kWarp> lanes{};
   std::uint32_t waiting = 0;
   std::uint32_t epoch = 1;  // it counts warp barriers
+};
+
+struct Warpgroup {
+  std::array<void*, kWarpgroup> threads{};
+  std::uint32_t waiting = 0;
+  const char* what = "";
 };
 
 constexpr std::uint16_t kNobody = 0xffff;
@@ -188,6 +203,8 @@ struct Cell {
   std::uint16_t writer = kNobody, reader = kNobody;
   bool has_other_reader = false;  // that of the reader's warp, in its warp epoch
   bool is_written = false, is_copied = false;
+  std::uint16_t products = 0;    // that may still read it
+  std::uint32_t shown_from = 0;  // the first of the writer's fences that is behind its write
 };
 
 const char* name_of(WarpOperation what) {
@@ -212,6 +229,7 @@ struct Block {
   const std::function<void()>* body = nullptr;
   std::deque<Thread> threads;  // as many as ever were needed
   std::vector<Warp> warps;
+  std::vector<Warpgroup> warpgroups;
   std::vector<Cell> cells;
   std::vector<std::byte> memory;
   std::uint32_t epoch = 1, at_barrier = 0, ended = 0;
@@ -232,6 +250,7 @@ void fiber_main() {
     (*block.body)();
     if (!block.current().copies.empty() || !block.current().uncommitted.empty())
       fail("it ends before it has waited for what cp.async copies");
+    if (products_in_flight[here.thread] > 0) fail("it ends before it has waited for its products");
     if (block.has_to_wait && !has_waited[here.thread])
       fail("it ends before it has waited for the kernel in front, which a later one then cannot rely on");
   } catch (...) {
@@ -250,9 +269,10 @@ std::string Block::who_waits() const {
     if (before != nullptr && before->state == one.state &&
         (one.state != Thread::State::at_warp_operation || before->operation == one.operation))
       continue;
-    const char* what = one.state == Thread::State::at_barrier ? "waits at a barrier"
-                       : one.state == Thread::State::ended    ? "has ended"
-                                                              : name_of(one.operation);
+    const char* what = one.state == Thread::State::at_barrier     ? "waits at a barrier"
+                       : one.state == Thread::State::ended        ? "has ended"
+                       : one.state == Thread::State::at_warpgroup ? block.warpgroups[i / kWarpgroup].what
+                                                                  : name_of(one.operation);
     text += (text.empty() ? "from thread " : ", from ") + std::to_string(i) + " on: " + what;
   }
   return text;
@@ -319,6 +339,27 @@ void warp_operation(WarpOperation what, std::uint64_t detail, void* mine, WarpFu
     if (i != here.thread) block.threads[i].state = Thread::State::ready;
 }
 
+void warpgroup_operation(const char* what, void* mine, const std::function<void(void* const*)>& function) {
+  const std::uint32_t index = here.thread / kWarpgroup, first = index * kWarpgroup;
+  if (block.shape.block % kWarpgroup != 0)
+    fail(std::string(what) + " in a block of " + std::to_string(block.shape.block) +
+         " threads; whole warpgroups of 128 were expected");
+  Warpgroup& group = block.warpgroups[index];
+  if (group.waiting > 0 && std::string_view(group.what) != what)
+    fail(std::string("comes to ") + what + ", and others of its warpgroup to " + group.what);
+  group.what = what;
+  group.threads[here.thread - first] = mine;
+  if (++group.waiting < kWarpgroup) {
+    block.current().state = Thread::State::at_warpgroup;
+    block.leave();
+    return;
+  }
+  function(group.threads.data());
+  group.waiting = 0;
+  for (std::uint32_t i = first; i < first + kWarpgroup; ++i)
+    if (i != here.thread) block.threads[i].state = Thread::State::ready;
+}
+
 void check_shared(std::int64_t byte, std::int64_t bytes, std::int64_t alignment) {
   if (byte < 0 || byte + bytes > static_cast<std::int64_t>(block.shape.shared_bytes))
     fail("an access of " + std::to_string(bytes) + " bytes at byte " + std::to_string(byte) +
@@ -367,6 +408,8 @@ void write_shared(std::int64_t first, std::int64_t count) {
     Cell& cell = block.cells[static_cast<std::size_t>(i)];
     if (cell.is_copied)
       fail("writes byte " + std::to_string(4 * i) + " of shared memory while cp.async does");
+    if (cell.products > 0)
+      fail("writes byte " + std::to_string(4 * i) + " of shared memory, which a product may still read");
     if (cell.writer != kNobody && is_unordered(cell.writer, cell.write_block_epoch, cell.write_warp_epoch))
       fail_race("writes", "writes too", i, cell.writer);
     if (cell.read_block_epoch == block.epoch) {
@@ -376,9 +419,41 @@ void write_shared(std::int64_t first, std::int64_t count) {
         fail_race("writes", "or one beside it reads", i, cell.reader);
     }
     cell.is_written = true;
+    cell.shown_from = static_cast<std::uint32_t>(block.current().fences.size());
     cell.writer = static_cast<std::uint16_t>(here.thread);
     cell.write_block_epoch = block.epoch;
     cell.write_warp_epoch = warp_epoch;
+  }
+}
+
+void show_writes() {
+  block.current().fences.push_back(block.epoch);
+}
+void begin_product_read(std::int64_t first, std::int64_t count) {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    Cell& cell = block.cells[static_cast<std::size_t>(i)];
+    const std::string byte = "a product reads byte " + std::to_string(4 * i) + " of shared memory";
+    if (cell.is_copied) fail(byte + " before cp.async is waited for");
+    if (!cell.is_written) fail(byte + ", which nobody has written");
+    const std::vector<std::uint32_t>& fences = block.threads[cell.writer].fences;
+    if (cell.shown_from >= fences.size())
+      fail(byte + " before thread " + std::to_string(cell.writer) + " has shown it by fence_async_proxy()");
+    if (fences[cell.shown_from] >= block.epoch)
+      fail(byte + ", with no barrier behind the fence of thread " + std::to_string(cell.writer));
+    ++cell.products;
+  }
+}
+void end_product_read(std::int64_t first, std::int64_t count) {
+  const std::uint32_t warps = 0xfU << here.thread / kWarpgroup * 4;
+  for (std::int64_t i = first; i < first + count; ++i) {
+    Cell& cell = block.cells[static_cast<std::size_t>(i)];
+    --cell.products;
+    if (cell.read_block_epoch != block.epoch) cell.reading_warps = 0;
+    cell.reading_warps |= warps;
+    cell.read_block_epoch = block.epoch;
+    cell.read_warp_epoch = block.warps[here.thread / kWarp].epoch;
+    cell.reader = static_cast<std::uint16_t>(here.thread);
+    cell.has_other_reader = true;
   }
 }
 
@@ -424,6 +499,7 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
   block.body = &thread;
   while (block.threads.size() < shape.block) block.threads.emplace_back();
   block.warps.resize(shape.block / kWarp);
+  block.warpgroups.resize((shape.block + kWarpgroup - 1) / kWarpgroup);
   const std::size_t cells = (shape.shared_bytes + 3) / 4;
   block.memory.resize(cells * 4 + 16);
   const auto begin = reinterpret_cast<std::uintptr_t>(block.memory.data());
@@ -437,6 +513,8 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
         block.epoch = 1;
         block.at_barrier = block.ended = 0;
         for (Warp& warp : block.warps) warp = {};
+        for (Warpgroup& group : block.warpgroups) group = {};
+        forget_products();
         block.cells.assign(cells, {});
         for (std::uint32_t i = 0; i < shape.block; ++i) {
           Thread& one = block.threads[i];
@@ -445,154 +523,10 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
           one.state = Thread::State::ready;
           one.uncommitted.clear();
           one.copies.clear();
+          one.fences.clear();
         }
         block.run();
       }
 }
 
 }  // namespace assay::cuda::emulation
-
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
-
-namespace {
-
-struct Vote {
-  bool vote;
-  std::uint32_t all;
-};
-
-struct Matrices {
-  const std::uint32_t* rows;  // this lane's 16 bytes, 4 words
-  std::uint32_t out[4];
-};
-std::uint32_t half_of(void* const* lanes, int lane, int element) {
-  const std::uint32_t word = static_cast<const Matrices*>(lanes[lane])->rows[element / 2];
-  return element % 2 == 0 ? word & 0xffffU : word >> 16;
-}
-
-template <bool IsTransposed>
-void matrices(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element) {
-  const std::int64_t byte = from.byte() + element * 4;
-  emulation::check_shared(byte, 16, 16);
-  emulation::read_shared(byte / 4, 4);
-  Matrices mine{reinterpret_cast<const std::uint32_t*>(emulation::shared_memory + byte), {}};
-  emulation::warp_operation(
-      emulation::WarpOperation::matrices, IsTransposed ? 1 : 0, &mine, [](void* const* lanes) {
-        for (int lane = 0; lane < 32; ++lane)
-          for (int j = 0; j < 4; ++j) {
-            const int g = lane / 4, t = lane % 4;
-            const std::uint32_t low = IsTransposed ? half_of(lanes, 8 * j + 2 * t, g)
-                                                   : half_of(lanes, 8 * j + g, 2 * t),
-                                high = IsTransposed ? half_of(lanes, 8 * j + 2 * t + 1, g)
-                                                    : half_of(lanes, 8 * j + g, 2 * t + 1);
-            static_cast<Matrices*>(lanes[lane])->out[j] = low | high << 16;
-          }
-      });
-  std::copy_n(mine.out, 4, out);
-}
-
-template <typename C>
-struct Operands {
-  C* c;
-  const std::uint32_t *a, *b;
-};
-
-// Lane l of a fragment, g = l / 4, t = l % 4, element i in the order of registers (PTX ISA, "Matrix
-// Fragments"): where it is in A and B.
-struct Halves {
-  static constexpr int kInputs = 16, kA = 8, kB = 4;
-  static int a_row(int g, int i) { return g + 8 * (i / 2 % 2); }
-  static int a_k(int t, int i) { return 2 * t + i % 2 + 8 * (i / 4); }
-  static int b_k(int t, int i) { return 2 * t + i % 2 + 8 * (i / 2); }
-  static std::uint32_t element(const std::uint32_t* registers, int i) {
-    return registers[i / 2] >> (16 * (i % 2)) & 0xffffU;
-  }
-};
-struct Float16 : Halves {
-  static float value(std::uint32_t bits) { return f16_value(bits); }
-};
-struct Bfloat16 : Halves {
-  static float value(std::uint32_t bits) { return bf16_value(bits); }
-};
-struct Tf32 {
-  static constexpr int kInputs = 8, kA = 4, kB = 2;
-  static int a_row(int g, int i) { return g + 8 * (i % 2); }
-  static int a_k(int t, int i) { return t + 4 * (i / 2); }
-  static int b_k(int t, int i) { return t + 4 * i; }
-  static std::uint32_t element(const std::uint32_t* registers, int i) { return registers[i]; }
-  static float value(std::uint32_t bits) { return float_of(bits & ~0x1fffU); }
-};
-struct Bytes {
-  static constexpr int kInputs = 32, kA = 16, kB = 8;
-  static int a_row(int g, int i) { return g + 8 * (i / 4 % 2); }
-  static int a_k(int t, int i) { return 4 * t + i % 4 + 16 * (i / 8); }
-  static int b_k(int t, int i) { return 4 * t + i % 4 + 16 * (i / 4); }
-  static std::uint32_t element(const std::uint32_t* registers, int i) {
-    return registers[i / 4] >> (8 * (i % 4)) & 0xffU;
-  }
-  static std::int32_t value(std::uint32_t bits) { return static_cast<std::int8_t>(bits); }
-};
-
-template <typename Layout, typename Sum, typename C>
-void multiply(void* const* lanes) {
-  using Value = decltype(Layout::value(0));
-  Value a[16][Layout::kInputs], b[Layout::kInputs][8];
-  for (int lane = 0; lane < 32; ++lane) {
-    const auto& one = *static_cast<const Operands<C>*>(lanes[lane]);
-    const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < Layout::kA; ++i)
-      a[Layout::a_row(g, i)][Layout::a_k(t, i)] = Layout::value(Layout::element(one.a, i));
-    for (int i = 0; i < Layout::kB; ++i) b[Layout::b_k(t, i)][g] = Layout::value(Layout::element(one.b, i));
-  }
-  Sum sums[16][8] = {};
-  for (int row = 0; row < 16; ++row)
-    for (int k = 0; k < Layout::kInputs; ++k)
-      for (int column = 0; column < 8; ++column)
-        sums[row][column] += static_cast<Sum>(a[row][k]) * static_cast<Sum>(b[k][column]);
-  for (int lane = 0; lane < 32; ++lane) {
-    const auto& one = *static_cast<const Operands<C>*>(lanes[lane]);
-    for (int i = 0; i < 4; ++i)
-      one.c[i] =
-          static_cast<C>(static_cast<Sum>(one.c[i]) + sums[lane / 4 + 8 * (i / 2)][lane % 4 * 2 + i % 2]);
-  }
-}
-template <typename Layout, typename Sum, typename C>
-void mma(int kind, C (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  Operands<C> mine{c, a, b};
-  emulation::warp_operation(emulation::WarpOperation::mma, static_cast<std::uint64_t>(kind), &mine,
-                            multiply<Layout, Sum, C>);
-}
-
-}  // namespace
-
-std::uint32_t ballot(bool vote) {
-  Vote mine{vote, 0};
-  emulation::warp_operation(emulation::WarpOperation::ballot, 0, &mine, [](void* const* lanes) {
-    std::uint32_t all = 0;
-    for (int i = 0; i < 32; ++i) all |= static_cast<Vote*>(lanes[i])->vote ? 1U << i : 0U;
-    for (int i = 0; i < 32; ++i) static_cast<Vote*>(lanes[i])->all = all;
-  });
-  return mine.all;
-}
-
-void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element) {
-  matrices<false>(out, from, element);
-}
-void ldmatrix_x4_trans(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element) {
-  matrices<true>(out, from, element);
-}
-
-void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma<Float16, double>(0, c, a, b);
-}
-void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma<Bfloat16, double>(1, c, a, b);
-}
-void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma<Bytes, std::int32_t>(2, c, a, b);
-}
-void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  mma<Tf32, double>(3, c, a, b);
-}
-
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

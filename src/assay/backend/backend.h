@@ -197,7 +197,7 @@ struct BackendOptions {
   Isa isa = Isa::scalar;  // ignored unless is_isa_forced
   bool is_isa_forced = false;
   std::vector<int> processors = {};               // to run on; empty: all this process may use
-  CudaGemm cuda_gemm = CudaGemm::own;             // cublaslt: of GPUs alone
+  CudaGemm cuda_gemm = CudaGemm::own;             // others: of GPUs alone
   Tune tune = Tune::off;                          // the constants of CPU kernels
   std::optional<KernelConstants> constants = {};  // taken by CPU kernels as they are: nothing is tuned
   bool pins_caller = false;  // a program that measures pins its main thread; a library leaves it alone

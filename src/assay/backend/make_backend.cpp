@@ -52,7 +52,8 @@ std::shared_ptr<Backend> make_backend(const Device& asked, const BackendOptions&
     return make_cuda_backend(device, options.cuda_gemm);
   }
   if (options.cuda_gemm != CudaGemm::own)
-    throw FieldError("cuda_gemm", "cublaslt applies to GPUs; the device is a CPU");
+    throw FieldError("cuda_gemm", "{} applies to GPUs; the device is a CPU",
+                     options.cuda_gemm == CudaGemm::cublaslt ? "cublaslt" : "auto");
   return std::make_shared<cpu::CpuBackend>(options);
 }
 

@@ -16,9 +16,10 @@ struct Device {
     return kind == Kind::cpu ? "cpu" : kind == Kind::automatic ? "auto" : "cuda:" + std::to_string(index);
   }
 };
-// What multiplies matrices by many rows on a GPU: kernels of this program, whose bits do not depend on the
-// batch, or NVIDIA's library cuBLASLt.
-enum class CudaGemm { own, cublaslt };
+// What multiplies matrices by many rows on a GPU: kernels of this program whose bits do not depend on the
+// batch, NVIDIA's library cuBLASLt, or for each matrix what is expected to be the fastest of these and
+// Hopper's warpgroups.
+enum class CudaGemm { own, cublaslt, automatic };
 
 // "cpu", "cuda", "cuda:1" or "auto". Throws FieldError for another name; whether the
 // device is there shows when a backend is made for it.

@@ -273,14 +273,18 @@ void add_machine(std::vector<Field>& all) {
       at(&RunConfig::device), delegated<Device>(device_from_name, [](const Device& d) { return d.text(); })));
   all.push_back(made<CudaGemm>(
       {.key = "cuda_gemm",
-       .help = "Matrix multiplications of 128 tokens and more on a GPU: own kernels, or cublaslt, where a "
-               "token's bits depend on its batch [own]",
+       .help = "Matrix multiplications of many tokens on a GPU: own, or cublaslt or auto (the fastest of "
+               "all), where a token's bits depend on its batch [own]",
        .is_about_numbers = true,
-       .label = [](const RunConfig&) { return std::string("cuBLASLt"); },
+       .label =
+           [](const RunConfig& c) {
+             return std::string(c.cuda_gemm == CudaGemm::cublaslt ? "cuBLASLt" : "cuda_gemm auto");
+           },
        .applies = takes_cuda_gemm,
        .apply = [](Precision& p, const RunConfig&) { require_cuda_gemm(p); }},
       at(&RunConfig::cuda_gemm),
-      choice<CudaGemm>({{"own", CudaGemm::own}, {"cublaslt", CudaGemm::cublaslt}})));
+      choice<CudaGemm>(
+          {{"own", CudaGemm::own}, {"cublaslt", CudaGemm::cublaslt}, {"auto", CudaGemm::automatic}})));
   all.push_back(made<Tune>(
       {.key = "tune",
        .help = "Measure here how to fetch weights and share rows, which changes speed alone: once "

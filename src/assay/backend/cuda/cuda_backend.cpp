@@ -14,7 +14,11 @@ namespace {
 class CudaBackend : public Backend {
  public:
   CudaBackend(const Device& device, std::shared_ptr<Runtime> runtime, const CudaOptions& options)
-      : device_(device), runtime_(std::move(runtime)), options_(options), probes_(runtime_) {}
+      : device_(device),
+        runtime_(std::move(runtime)),
+        options_(options),
+        ways_(gemm_ways(*runtime_, options.gemm, options.forced_gemm)),
+        probes_(runtime_) {}
   Device device() const override { return device_; }
   std::string kernels() const override {
     return fmt::format("sm_{}{}", runtime_->facts().major, runtime_->facts().minor);
@@ -25,7 +29,7 @@ class CudaBackend : public Backend {
     return std::make_unique<CudaProgram>(plan, source, runtime_, options_);
   }
   PredictedMemory predict(const Plan& plan, std::int64_t tokens) override {
-    return predicted_memory(plan, runtime_->facts(), tokens, options_.gemm);
+    return predicted_memory(plan, runtime_->facts(), tokens, ways_);
   }
   std::string bus_id() const override { return runtime_->facts().bus_id; }
   std::optional<DeviceMemory> memory() override {
@@ -47,6 +51,7 @@ class CudaBackend : public Backend {
   Device device_;
   std::shared_ptr<Runtime> runtime_;
   CudaOptions options_;
+  GemmWays ways_;
   Probes probes_;
 };
 
@@ -56,7 +61,6 @@ class CudaBackend : public Backend {
 
 std::shared_ptr<Backend> make_cuda_backend(const Device& device, std::shared_ptr<cuda::Runtime> runtime,
                                            const CudaOptions& options) {
-  if (options.gemm == CudaGemm::cublaslt) (void)runtime->gemm_library();  // or one sentence that it is absent
   return std::make_shared<cuda::CudaBackend>(device, std::move(runtime), options);
 }
 

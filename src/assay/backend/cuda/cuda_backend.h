@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/cuda/run/gemm_choice.h"
 #include "assay/backend/devices.h"
 
 namespace assay {
@@ -17,6 +19,7 @@ struct CudaOptions {
   bool uses_graphs = true;     // decode steps are recorded and replayed
   bool chooses_tokens = true;  // greedy steps are queued, without the host between them
   CudaGemm gemm = CudaGemm::own;
+  std::optional<GemmKernel> forced_gemm = {};  // with CudaGemm::automatic: in place of its choice
 };
 
 // Throws Error in one sentence for a program built without CUDA, no driver, one that is too old, no GPU, or

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "assay/backend/cuda/kernels/gemm_args.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
 #include "assay/backend/cuda/runtime.h"
 #include "assay/plan/elementwise.h"
@@ -143,32 +144,6 @@ constexpr std::int64_t attend_scratch_floats(std::int64_t rows, std::int64_t hea
   return rows * heads * ((longest + kChunkKeys - 1) / kChunkKeys) * (head_dim + 2);
 }
 
-// What the kernels of many rows are given, which run() makes of the arguments of multiplications. x: rows of
-// codes, or of inputs that round_inputs made, x_stride bytes apart. ranges: of the 8 ranges of the inputs,
-// those that a block takes: all, or one whose sums go to partial [8][rows][outputs].
-struct RoundArgs {
-  DevicePointer<const float> x = {};
-  std::int64_t x_stride = 0, rows = 0, inputs = 0;
-  Arithmetic arithmetic = Arithmetic::bfloat16;
-  DevicePointer<std::byte> out = {};
-  std::int64_t out_stride = 0;  // bytes
-};
-struct GemmInputs {
-  DevicePointer<const std::byte> x = {};
-  std::int64_t x_stride = 0, rows = 0;
-  Matrix weight = {};
-  std::int32_t ranges = 8;
-  DevicePointer<std::byte> partial = {};
-};
-struct GemmArgs {
-  GemmInputs in = {};
-  Epilogue to = {};
-};
-struct GemmInt8Args {
-  GemmInputs in = {};
-  LinearInt8Args linear = {};
-};
-
 // A matrix out of fragment order: out [outputs][out_stride], elements of 4 bytes (arithmetic float32 and
 // tf32) or 2; what lies behind the inputs of a row is undefined. float32 matrices become float32, halves stay
 // what they are, 4-bit codes become book[code] * scale, rounded to the type of the arithmetic.
@@ -267,11 +242,11 @@ struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
   Kernel<GatherArgs> gather;
-  Kernel<GatedArgs> gated;
+  Kernel<GatedArgs> gated, gated_many;
   Kernel<AddArgs> add;
   Kernel<RotateArgs> rotate;
   Kernel<StoreArgs> store;
-  Kernel<RotateStoreArgs> rotate_and_store;
+  Kernel<RotateStoreArgs> rotate_and_store, rotate_and_store_many;
   Kernel<AttendArgs> attend, merge_chunks;
   // For heads of up to 64, 128 and 256 elements.
   Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
@@ -292,6 +267,7 @@ struct Kernels {
   Kernel<GemmArgs> gemm_tf32[kGemmSizes], gemm_float16[kGemmSizes], gemm_bfloat16[kGemmSizes];
   Kernel<GemmArgs> gemm_four_float16[kGemmSizes], gemm_four_bfloat16[kGemmSizes], add_ranges;
   Kernel<GemmInt8Args> gemm_int8[kGemmSizes], add_int8_ranges;
+  WarpgroupKernels warpgroups;
   Kernel<ExpandArgs> expand;
   Kernel<FinishArgs> finish;
   Kernel<BendArgs> bend;

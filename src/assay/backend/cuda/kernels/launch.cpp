@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "assay/backend/cuda/kernels/kernels.h"
+#include "assay/backend/cuda/kernels/launch_many_rows.h"
 #include "assay/backend/cuda/kernels/launch_shapes.h"
 #include "assay/base/error.h"
 
@@ -78,6 +79,7 @@ void run(Runtime& runtime, const GatherArgs& args) {
   launch_rows(runtime, runtime.kernels().gather, args, args.n);
 }
 void run(Runtime& runtime, const GatedArgs& args) {
+  if (gate_many(runtime, args)) return;
   launch_rows(runtime, runtime.kernels().gated, args, args.n);
 }
 void run(Runtime& runtime, const AddArgs& args) {
@@ -98,7 +100,7 @@ void run(Runtime& runtime, const StoreArgs& args) {
 }
 
 void run(Runtime& runtime, const RotateStoreArgs& args) {
-  if (args.store.rows == 0) return;
+  if (args.store.rows == 0 || rotate_and_store_many(runtime, args)) return;
   launch(runtime, runtime.kernels().rotate_and_store,
          {.grid_x = count_of(args.store.rows),
           .grid_y = count_of(args.rotate.heads + args.store.cache.kv_heads),

@@ -4,6 +4,7 @@
 
 #include "assay/backend/cuda/kernels/kernels.h"
 #include "assay/backend/cuda/kernels/launch_shapes.h"
+#include "assay/backend/cuda/kernels/launch_warpgroups.h"
 #include "assay/base/error.h"
 
 namespace assay::cuda {
@@ -255,6 +256,7 @@ void run(Runtime& runtime, const LinearArgs& args) {
       takes_ordered_inputs(args.weight.format, args.arithmetic, args.weight.group, has_offsets);
   check_prologue(args, is_ordered);
   const std::uint32_t made_bytes = args.made.kind != FusedPrologue::Kind::none ? kMadeBytes : 0;
+  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args)) return;
   switch (args.weight.format) {
     case MatrixFormat::float16:
       if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
@@ -303,6 +305,7 @@ void run(Runtime& runtime, const QuantizeArgs& args) {
 }
 
 void run(Runtime& runtime, const LinearInt8Args& args) {
+  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args)) return;
   constexpr std::int64_t kFewInt8Rows = 16;
   if (fits_gemm(args.rows, kFewInt8Rows, args.weight) && args.weight.inputs > 0) {
     const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),

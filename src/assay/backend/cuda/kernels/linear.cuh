@@ -337,8 +337,8 @@ linear_int8_activations(LinearInt8ActivationsArgs a) {
 }
 
 // What a sum of codes becomes.
-ASSAY_DEVICE void finish_int8(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
-                              std::int32_t sum) {
+ASSAY_DEVICE float value_of_codes(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
+                                  std::int32_t sum) {
   constexpr float kUnit = 1.0F / (127 * 127);
   const Global<const std::byte> data(a.weight.data);
   if (a.zero_points)
@@ -352,7 +352,11 @@ ASSAY_DEVICE void finish_int8(const LinearInt8Args& a, std::int64_t row, std::in
     const auto code = data.load<std::int8_t>(byte_of(MatrixFormat::int8, a.weight.inputs, output, k));
     value += Global<const float>(a.x)[row * a.x_stride + k] * (static_cast<float>(code) * unit);
   }
-  finish(a.to, row, output, value);
+  return value;
+}
+ASSAY_DEVICE void finish_int8(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
+                              std::int32_t sum) {
+  finish(a.to, row, output, value_of_codes(a, row, output, sum));
 }
 
 // int8 codes: sums are exact.

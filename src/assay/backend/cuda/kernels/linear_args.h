@@ -88,6 +88,8 @@ struct FusedPrologue {
   MomentParts moments = {};  // of the rows that a norm is of, with its bits; null: they are made of x
 };
 inline constexpr std::int64_t kMaxPrologueRows = 4;
+// Kernels of many rows take more than these; whether they are used of so few is decided above them.
+inline constexpr std::int64_t kMinorRows = 16;
 // Inputs that are put into order first (OrderArgs) are made once: those of all few rows.
 inline constexpr std::int64_t kFewRows = 64, kMaxOrderedPrologueRows = kFewRows;
 // Inputs of each row that a warp makes at a time; of fewer rows as many more as memory has room for. A row
@@ -131,6 +133,8 @@ inline constexpr std::int64_t kMaxNormedRows = 2;
 // Whether products are of rows in that order: what is not multiplied by 16-bit tensor cores is not.
 bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets);
 
+// The kernels of many rows: sums as few rows have them, or all inputs in one run (exact for int8 codes).
+enum class ManyRows : std::int32_t { ranges, warpgroups };
 // x [rows, inputs] times a matrix in any format but int8. Sums are made of 8 ranges of the inputs, added in
 // order: bits depend on the matrix's shape, never on `rows`.
 struct LinearArgs {
@@ -141,10 +145,10 @@ struct LinearArgs {
   Epilogue to = {};
   Scratch scratch = {};
   FusedPrologue made = {};
-  DevicePointer<const std::byte> ordered =
-      {};  // x, where few rows of it are in order already; null: they are not
+  DevicePointer<const std::byte> ordered = {};  // few rows of x, where they are in order already; or null
   // Up to so many a block has all rows of its strip of outputs; of more, rows and weights meet in tiles.
   std::int64_t few_rows = kFewRows;
+  ManyRows many_rows = ManyRows::ranges;  // warpgroups: where device and format allow
 };
 
 // Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels/kernels.h, QuantizeArgs):
@@ -196,6 +200,7 @@ struct LinearInt8Args {
   std::int64_t x_stride = 0;
   Epilogue to = {};
   Scratch scratch = {};
+  ManyRows many_rows = ManyRows::ranges;
 };
 
 // Rows to int8 with a scale for each group of inputs, for 4-bit weights: codes = rint(x * (127 / largest of

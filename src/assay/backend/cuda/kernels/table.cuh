@@ -10,10 +10,12 @@
 #include "assay/backend/cuda/kernels/grouped.cuh"
 #include "assay/backend/cuda/kernels/head.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
+#include "assay/backend/cuda/kernels/many_rows.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
 #include "assay/backend/cuda/kernels/ordered.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
+#include "assay/backend/cuda/kernels/warpgroups.cuh"
 
 namespace assay::cuda::inline ASSAY_COMPILED_FOR {
 
@@ -94,6 +96,38 @@ inline void add_multiplications(Kernels& k) {
   k.add_int8_ranges = {"add_int8_ranges", add_ranges_of_int8};
 }
 
+// Their blocks are those of launch_warpgroups.h.
+inline void add_warpgroups(WarpgroupKernels& k) {
+  using namespace device;
+#define ASSAY_FOR_SHAPES(field, kernel)                           \
+  k.field[0] = {"warpgroup_" #field "<128x256>", kernel(2, 256)}; \
+  k.field[1] = {"warpgroup_" #field "<128x128>", kernel(2, 128)}; \
+  k.field[2] = {"warpgroup_" #field "<64x128>", kernel(1, 128)};  \
+  k.field[3] = {"warpgroup_" #field "<64x64>", kernel(1, 64)}
+#define ASSAY_F16(groups, rows) warpgroup_halves<Float16, groups, rows>
+#define ASSAY_BF16(groups, rows) warpgroup_halves<Bfloat16, groups, rows>
+#define ASSAY_WIDE_F16(groups, rows) warpgroup_codes<Float16, true, groups, rows>
+#define ASSAY_WIDE_BF16(groups, rows) warpgroup_codes<Bfloat16, true, groups, rows>
+#define ASSAY_NARROW_F16(groups, rows) warpgroup_codes<Float16, false, groups, rows>
+#define ASSAY_NARROW_BF16(groups, rows) warpgroup_codes<Bfloat16, false, groups, rows>
+#define ASSAY_INT8(groups, rows) warpgroup_int8<groups, rows>
+  ASSAY_FOR_SHAPES(float16, ASSAY_F16);
+  ASSAY_FOR_SHAPES(bfloat16, ASSAY_BF16);
+  ASSAY_FOR_SHAPES(wide_float16, ASSAY_WIDE_F16);
+  ASSAY_FOR_SHAPES(wide_bfloat16, ASSAY_WIDE_BF16);
+  ASSAY_FOR_SHAPES(narrow_float16, ASSAY_NARROW_F16);
+  ASSAY_FOR_SHAPES(narrow_bfloat16, ASSAY_NARROW_BF16);
+  ASSAY_FOR_SHAPES(int8, ASSAY_INT8);
+#undef ASSAY_F16
+#undef ASSAY_BF16
+#undef ASSAY_WIDE_F16
+#undef ASSAY_WIDE_BF16
+#undef ASSAY_NARROW_F16
+#undef ASSAY_NARROW_BF16
+#undef ASSAY_INT8
+#undef ASSAY_FOR_SHAPES
+}
+
 inline Kernels kernel_table() {
   using namespace device;
   Kernels k;
@@ -101,10 +135,12 @@ inline Kernels kernel_table() {
   k.norm = {"norm", norm_rows};
   k.gather = {"gather", gather_rows};
   k.gated = {"gated", gate_rows};
+  k.gated_many = {"gated_many", gate_many_rows};
   k.add = {"add", add_rows};
   k.rotate = {"rotate", rotate_rows};
   k.store = {"store", store_rows};
   k.rotate_and_store = {"rotate_and_store", rotate_and_store};
+  k.rotate_and_store_many = {"rotate_and_store_many", device::rotate_and_store_many};
   k.attend = {"attend", attend_rows};
   k.attend_float16[0] = {"attend_float16<64>", attend_tiles<Float16, 64, 64>};
   k.attend_float16[1] = {"attend_float16<128>", attend_tiles<Float16, 128, 128>};
@@ -121,6 +157,9 @@ inline Kernels kernel_table() {
   k.step_bfloat16[1] = {"attend_step_bfloat16<128>", attend_step<Bfloat16, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_multiplications(k);
+#if !defined(__CUDACC__) || defined(ASSAY_CUDA_WARPGROUPS)
+  add_warpgroups(k.warpgroups);
+#endif
   k.mark_outliers = {"mark_outliers", device::mark_outliers};
   k.list_outliers = {"list_outliers", device::list_outliers};
   k.ranges = {"ranges", row_ranges};

@@ -69,9 +69,9 @@ void check_supported(const Plan& plan, const DeviceFacts& facts) {
 }
 
 PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std::int64_t tokens,
-                                 CudaGemm gemm) {
+                                 const GemmWays& ways) {
   check_supported(plan, facts);
-  return {memory_of(WeightLayout(plan), WorkspaceLayout(plan, facts, gemm)),
+  return {memory_of(WeightLayout(plan), WorkspaceLayout(plan, facts, ways)),
           cache_bytes_of(cache_layout_of(plan), tokens)};
 }
 

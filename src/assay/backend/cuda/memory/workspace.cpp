@@ -26,14 +26,14 @@ void for_linears(const Plan& plan, const Visit& visit) {
 
 }  // namespace
 
-WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, CudaGemm gemm) {
+WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, const GemmWays& ways) {
   Offsets offsets;
   place_buffers(plan, offsets);
   place_rotary_tables(plan, offsets);
   place_int8_inputs(plan, offsets);
   place_gemm_scratch(plan, facts, offsets);
   place_ordered_rows(plan, offsets);
-  if (gemm == CudaGemm::cublaslt) place_library_scratch(plan, facts, offsets);
+  if (ways.has_library) place_library_scratch(plan, facts, ways, offsets);
   row_facts_at = offsets.take(kRowFacts * kMaxRows * 4);
   // A page serves one sequence, and no more pages exist than fit the device.
   const std::int64_t page = std::max<std::int64_t>(cache_layout_of(plan).page_bytes(), 1);
@@ -176,14 +176,15 @@ void WorkspaceLayout::place_ordered_rows(const Plan& plan, Offsets& offsets) {
   moments_at = offsets.take(kFewRows * moments_stride * 4);
 }
 
-void WorkspaceLayout::place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets) {
+void WorkspaceLayout::place_library_scratch(const Plan& plan, const DeviceFacts& facts, const GemmWays& ways,
+                                            Offsets& offsets) {
   for (const Op& op : plan.ops) {
     const auto* linear = std::get_if<LinearOp>(&op.kind);
     if (linear == nullptr) continue;
     const WeightSpec& weight = plan.weight(linear->weight);
     const auto arithmetic = library_arithmetic(format_of(weight), arithmetic_of(weight), linear->activation,
                                                linear->adds_to_output);
-    if (arithmetic)
+    if (arithmetic && choose_gemm(ways, gemm_product_of(*linear, weight, kMaxRows)) == GemmKernel::cublaslt)
       expanded_bytes =
           std::max(expanded_bytes, expanded_matrix_bytes(weight.rows, weight.columns, *arithmetic));
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/backend/cuda/lower/pack.h"
+#include "assay/backend/cuda/run/gemm_choice.h"
 #include "assay/backend/cuda/run/gemm_library.h"
 #include "assay/base/device.h"
 
@@ -34,7 +35,7 @@ enum RowFact { kIds, kPositions, kAngles, kKeys, kFirstPages, kKept, kKeptKeys, 
 
 // Where everything lies, from the beginning of the allocation. Takes no memory. The plan outlives it.
 struct WorkspaceLayout {
-  WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, CudaGemm gemm = CudaGemm::own);
+  WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, const GemmWays& ways = {});
 
   struct Place {
     std::int64_t at = 0, columns = 0, stride = 0;
@@ -73,13 +74,14 @@ struct WorkspaceLayout {
   void place_int8_inputs(const Plan& plan, Offsets& offsets);
   void place_gemm_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets);
   void place_ordered_rows(const Plan& plan, Offsets& offsets);
-  void place_library_scratch(const Plan& plan, const DeviceFacts& facts, Offsets& offsets);
+  void place_library_scratch(const Plan& plan, const DeviceFacts& facts, const GemmWays& ways,
+                             Offsets& offsets);
 };
 
 class Workspace {
  public:
-  Workspace(const Plan& plan, const std::shared_ptr<Runtime>& runtime, CudaGemm gemm)
-      : layout_(plan, runtime->facts(), gemm), memory_(runtime, layout_.bytes) {}
+  Workspace(const Plan& plan, const std::shared_ptr<Runtime>& runtime, const GemmWays& ways)
+      : layout_(plan, runtime->facts(), ways), memory_(runtime, layout_.bytes) {}
   const WorkspaceLayout& layout() const { return layout_; }
   template <typename T>
   DevicePointer<T> at(std::int64_t offset) const {

@@ -12,9 +12,9 @@ namespace assay::cuda {
 namespace {
 
 // Before any of it is taken.
-const Plan& checked(const Plan& plan, Runtime& runtime, CudaGemm gemm) {
+const Plan& checked(const Plan& plan, Runtime& runtime, const GemmWays& ways) {
   check_supported(plan, runtime.facts());
-  const std::int64_t needed = WeightLayout(plan).bytes + WorkspaceLayout(plan, runtime.facts(), gemm).bytes,
+  const std::int64_t needed = WeightLayout(plan).bytes + WorkspaceLayout(plan, runtime.facts(), ways).bytes,
                      free = runtime.memory_info().free.value;
   if (needed > free)
     throw Error(
@@ -27,12 +27,13 @@ const Plan& checked(const Plan& plan, Runtime& runtime, CudaGemm gemm) {
 
 CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
                          const CudaOptions& options)
-    : plan_(checked(plan, *runtime, options.gemm)),
+    : plan_(checked(plan, *runtime, gemm_ways(*runtime, options.gemm, options.forced_gemm))),
       pruning_(pruning_of(plan_)),
       runtime_(std::move(runtime)),
       options_(options),
+      ways_(gemm_ways(*runtime_, options.gemm, options.forced_gemm)),
       weights_(plan_, source, runtime_),
-      work_(plan_, runtime_, options.gemm),
+      work_(plan_, runtime_, ways_),
       neighbours_(neighbours_of(plan_, work_.layout())),
       pages_(std::make_shared<PagePool>(runtime_, cache_layout_of(plan_))) {
   put_constants();

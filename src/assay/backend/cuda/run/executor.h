@@ -28,7 +28,7 @@ MemoryReport memory_of(const WeightLayout& weights, const WorkspaceLayout& work)
 
 // What a program of the plan would take, and a sequence of this many tokens beside it.
 PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std::int64_t tokens,
-                                 CudaGemm gemm = CudaGemm::own);
+                                 const GemmWays& ways = {});
 
 // The keys up to which a decode step is recorded: 256, 512, 768, 1,024, 1,536, 2,048, 3,072 ... share a
 // graph; at most the context's. A block whose chunk is beyond the keys of its row ends at once, and no bit
@@ -138,6 +138,7 @@ class CudaProgram : public Program {
   Pruning pruning_;
   std::shared_ptr<Runtime> runtime_;
   CudaOptions options_;
+  GemmWays ways_;
   Weights weights_;
   Workspace work_;
   Neighbours neighbours_;

@@ -92,18 +92,20 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, std
               .moments = around.moments};
   if (around.gate != nullptr) to.gated = around.out.columns;
   if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, around.in, rows, to);
-  const LinearArgs product{.x = around.in.data,
-                           .x_stride = around.in.stride,
-                           .rows = rows,
-                           .weight = weights_.matrix(op.weight),
-                           .arithmetic = arithmetic_of(weights_.spec(op.weight)),
-                           .to = to,
-                           .scratch = work_.gemm_scratch(),
-                           .made = around.made,
-                           .ordered = around.ordered};
+  LinearArgs product{.x = around.in.data,
+                     .x_stride = around.in.stride,
+                     .rows = rows,
+                     .weight = weights_.matrix(op.weight),
+                     .arithmetic = arithmetic_of(weights_.spec(op.weight)),
+                     .to = to,
+                     .scratch = work_.gemm_scratch(),
+                     .made = around.made,
+                     .ordered = around.ordered};
   // The LM head takes fewer rows at a time than the library does.
-  if (options_.gemm == CudaGemm::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
+  const GemmKernel kernel = choose_gemm(ways_, gemm_product_of(op, weights_.spec(op.weight), rows));
+  if (kernel == GemmKernel::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
     return;
+  product.many_rows = many_rows_of(kernel);
   cuda::run(*runtime_, product);
 }
 
@@ -222,9 +224,9 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
                          .weight = weights_.matrix(op.weight),
                          .outliers = codes.outliers,
                          .outlier_count = codes.outlier_count,
-                         .x = {},
                          .to = to,
-                         .scratch = work_.gemm_scratch()};
+                         .scratch = work_.gemm_scratch(),
+                         .many_rows = many_rows_of(choose_gemm(ways_, gemm_product_of(op, weight, rows)))};
   if (has_row_zeros) {
     product.zero_points = codes.zero_points;
     product.sums = weights_.sums(op.weight);

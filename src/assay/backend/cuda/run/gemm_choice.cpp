@@ -1,0 +1,73 @@
+#include "assay/backend/cuda/run/gemm_choice.h"
+
+#include "assay/backend/cuda/kernels/launch_warpgroups.h"
+#include "assay/backend/cuda/lower/pack.h"
+#include "assay/backend/cuda/run/gemm_library.h"
+#include "assay/base/error.h"
+
+namespace assay::cuda {
+
+namespace {
+
+bool opens_library(Runtime& runtime) {
+  try {
+    (void)runtime.gemm_library();
+    return true;
+  } catch (const DeviceFault&) {
+    throw;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool takes(const GemmWays& ways, GemmKernel kernel, const GemmProduct& product) {
+  switch (kernel) {
+    case GemmKernel::own:
+      return true;
+    case GemmKernel::warpgroups:
+      return ways.has_warpgroups && (product.format == MatrixFormat::int8 || product.takes_halves);
+    case GemmKernel::cublaslt:
+      return ways.has_library && product.rows >= kLibraryRows &&
+             library_arithmetic(product.format, product.arithmetic, product.activation, product.adds)
+                 .has_value();
+  }
+  return false;
+}
+
+}  // namespace
+
+GemmWays gemm_ways(Runtime& runtime, CudaGemm gemm, std::optional<GemmKernel> forced) {
+  GemmWays ways(gemm);
+  ways.forced = forced;
+  ways.has_warpgroups = has_warpgroups(runtime);
+  if (gemm == CudaGemm::cublaslt) (void)runtime.gemm_library();  // or one sentence that it is absent
+  ways.has_library = gemm == CudaGemm::cublaslt || (gemm == CudaGemm::automatic && opens_library(runtime));
+  return ways;
+}
+
+GemmProduct gemm_product_of(const LinearOp& op, const WeightSpec& weight, std::int64_t rows) {
+  return {.rows = rows,
+          .outputs = weight.rows,
+          .inputs = weight.columns,
+          .format = format_of(weight),
+          .arithmetic = arithmetic_of(weight),
+          .takes_halves = takes_ordered_inputs(weight),
+          .activation = op.activation,
+          .adds = op.adds_to_output};
+}
+
+GemmKernel choose_gemm(const GemmWays& ways, const GemmProduct& product) {
+  if (product.rows < kChosenRows) return GemmKernel::own;
+  // Sums of int8 codes are exact: warpgroups give the bits of own kernels.
+  if (product.format == MatrixFormat::int8 && !ways.forced)
+    return takes(ways, GemmKernel::warpgroups, product) ? GemmKernel::warpgroups : GemmKernel::own;
+  if (ways.gemm == CudaGemm::own) return GemmKernel::own;
+  if (ways.gemm == CudaGemm::cublaslt)
+    return takes(ways, GemmKernel::cublaslt, product) ? GemmKernel::cublaslt : GemmKernel::own;
+  if (ways.forced) return takes(ways, *ways.forced, product) ? *ways.forced : GemmKernel::own;
+  for (const GemmKernel kernel : {GemmKernel::warpgroups, GemmKernel::cublaslt})
+    if (takes(ways, kernel, product)) return kernel;
+  return GemmKernel::own;
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,47 @@
+// Which kernels multiply a matrix by many rows: the one place where that is decided.
+#pragma once
+
+#include <optional>
+
+#include "assay/backend/cuda/kernels/linear_args.h"
+#include "assay/base/device.h"
+#include "assay/plan/plan.h"
+
+namespace assay {
+
+// own: kernels whose bits do not depend on the batch. warpgroups: kernels/warpgroups.cuh.
+enum class GemmKernel { own, warpgroups, cublaslt };
+
+namespace cuda {
+
+// What was asked for, and what there is.
+struct GemmWays {
+  GemmWays(CudaGemm asked = CudaGemm::own) : gemm(asked) {}  // NOLINT: it stands for it
+
+  CudaGemm gemm;
+  // With CudaGemm::automatic in place of a choice, wherever it takes the product: for tests and measurements.
+  std::optional<GemmKernel> forced = {};
+  bool has_warpgroups = false, has_library = false;
+};
+// The library is asked for alone where it may be chosen. It being absent is no error of CudaGemm::automatic.
+GemmWays gemm_ways(Runtime& runtime, CudaGemm gemm, std::optional<GemmKernel> forced = {});
+
+// One multiplication. Of int8 codes `arithmetic` says nothing.
+struct GemmProduct {
+  std::int64_t rows = 0, outputs = 0, inputs = 0;
+  MatrixFormat format = MatrixFormat::float32;
+  Arithmetic arithmetic = Arithmetic::float32;
+  bool takes_halves = false;  // 16-bit tensor cores multiply it, as takes_ordered_inputs() says
+  Activation activation = Activation::none;
+  bool adds = false;
+};
+// From so many rows on anything else than own kernels is chosen automatically.
+inline constexpr std::int64_t kChosenRows = 65;
+GemmProduct gemm_product_of(const LinearOp& op, const WeightSpec& weight, std::int64_t rows);
+GemmKernel choose_gemm(const GemmWays& ways, const GemmProduct& product);
+inline ManyRows many_rows_of(GemmKernel kernel) {
+  return kernel == GemmKernel::warpgroups ? ManyRows::warpgroups : ManyRows::ranges;
+}
+
+}  // namespace cuda
+}  // namespace assay
