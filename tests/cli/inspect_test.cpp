@@ -165,5 +165,24 @@ TEST(CliInspect, PredictsNoKernelForWhatAMultiplicationMakesItself) {
   EXPECT_EQ(launches("float32", "4", "matmul"), 2);
 }
 
+// One token's attention over a 16-bit cache is one kernel, which others share with storing and merging.
+TEST(CliInspect, PredictsTheKernelsOfAttention) {
+  const auto launches = [](const std::string& model, const char* precision, const char* rows,
+                           const std::string& kind) {
+    const ProgramResult result = run_program({"inspect", model, "--gpu", "h200", "--precision", precision,
+                                              "--rows", rows, "--past", "512", "--json"});
+    expect_success(result);
+    const auto json = nlohmann::json::parse(result.out);
+    for (const auto& kernel : json["gpu_step"]["kernels"])
+      if (kernel["kind"] == kind) return kernel["launches_each"].get<std::int64_t>();
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(launches(demo_model(), "bfloat16", "1", "attention"), 1);
+  EXPECT_EQ(launches(demo_model(), "bfloat16", "2", "attention"), 3);
+  EXPECT_EQ(launches(demo_model(), "float32", "1", "attention"), 3);
+  EXPECT_EQ(launches(model_fixture("llama_grouped"), "bfloat16", "1", "attention"), 3);  // small heads
+  EXPECT_EQ(launches(model_fixture("llama_grouped"), "bfloat16", "1", "rotary"), 0);
+}
+
 }  // namespace
 }  // namespace assay::test

@@ -169,13 +169,14 @@ template <typename Type, int Dim>
 ASSAY_KERNEL_OF(kAttendThreads)
 attend_step(AttendStepArgs a) {
   const StepPlace at(a);
+  const StepRotation rotation(a.rotate, at.row, Dim / 2, StepMemory<Dim>::kMaxima);
   if (!at.has_keys()) {
     wait_for_previous();
     if (at.last < 0 && at.chunk == 0) clear_step(a.attend, at);
     return;
   }
-  fetch_chunk<Dim>(a, at);
-  const StepRow<Type, Dim> own(a, at);
+  const Global<std::byte> newest_page = fetch_chunk<Dim>(a, at);
+  const StepRow<Type, Dim> own(a, at, rotation, newest_page);
   barrier();
   wait_for_previous();
   own.take(at);

@@ -62,7 +62,10 @@ struct StepPlace {
     begin = larger(first / kPageKeys - chunk * kStepPages, 0);
     end = smaller(last / kPageKeys + 1 - chunk * kStepPages, kStepPages);
   }
-  ASSAY_DEVICE bool has_keys() const { return chunk >= first_chunk && chunk <= last_chunk; }
+  // No first page is negative: asked for here, it is loaded beside the key, and not behind it.
+  ASSAY_DEVICE bool has_keys() const {
+    return ((chunk - first_chunk) | (last_chunk - chunk) | first_page) >= 0;
+  }
   ASSAY_DEVICE bool is_newest() const { return chunk == last_chunk; }
   ASSAY_DEVICE bool has_page(std::int32_t page) const { return page >= begin && page < end; }
   ASSAY_DEVICE std::int32_t head(int half) const { return first_head + g + 8 * half; }
@@ -102,15 +105,17 @@ ASSAY_DEVICE void fetch_part(const AttendStepArgs& a, const StepPlace& at,
   }
   cp_async_commit();
 }
+// Gives the last of the chunk's pages, where the newest key belongs.
 template <int Dim>
-ASSAY_DEVICE void fetch_chunk(const AttendStepArgs& a, const StepPlace& at) {
+ASSAY_DEVICE Global<std::byte> fetch_chunk(const AttendStepArgs& a, const StepPlace& at) {
   const CacheLayout& cache = a.attend.cache;
-  Global<std::byte> pages[kStepPages];
+  Global<std::byte> pages[kStepPages], last;
   ASSAY_UNROLL
   for (int page = 0; page < kStepPages; ++page)
-    if (at.has_page(page)) pages[page] = step_page(a, at, page);
+    if (at.has_page(page)) pages[page] = last = step_page(a, at, page);
   fetch_part<Dim>(a, at, pages, cache.keys_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kKeys);
   fetch_part<Dim>(a, at, pages, cache.values_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kValues);
+  return last;
 }
 
 // How two elements of a head are turned: x * cosine + partner * sine, which is rotate_pair's. A thread of
@@ -119,8 +124,11 @@ struct StepRotation {
   std::int32_t partner[2];
   bool is_turned[2];
 
-  ASSAY_DEVICE StepRotation(const RotateArgs& a, std::int32_t row, std::int32_t first, bool leaves,
-                            std::int32_t place) {
+  // `words` threads, one behind the other, have a head's elements.
+  ASSAY_DEVICE StepRotation(const RotateArgs& a, std::int32_t row, std::int32_t words,
+                            std::int32_t factors_at) {
+    const std::int32_t word = thread_index() % words, first = 2 * word;
+    const bool leaves = thread_index() < words;
     Words4 factors{};
     const auto pairs = static_cast<std::int32_t>(a.pairs);
     const bool are_halves = a.pairing == RotaryPairing::halves;
@@ -137,7 +145,7 @@ struct StepRotation {
       factors.word[i] = bits_of(cosine);
       factors.word[2 + i] = bits_of(is_second ? sine : -sine);
     }
-    if (leaves) shared<Words4>(0)[place] = factors;
+    if (leaves) shared<Words4>(0)[factors_at / 4 + word] = factors;
   }
 };
 
@@ -156,10 +164,11 @@ struct StepRow {
   std::int32_t word_of_own;     // in shared memory
   bool is_there, is_key, has_own, stores_own;
 
-  ASSAY_DEVICE StepRow(const AttendStepArgs& a, const StepPlace& at)
+  ASSAY_DEVICE StepRow(const AttendStepArgs& a, const StepPlace& at, const StepRotation& its_rotation,
+                       const Global<std::byte>& newest_page)
       : word(thread_index() % kWords),
         first_row(thread_index() / kWords),
-        rotation(a.rotate, at.row, 2 * word, first_row == 0, StepMemory<Dim>::kMaxima / 4 + word),
+        rotation(its_rotation),
         is_there(2 * word < at.dim),
         is_key(first_row == 0),
         has_own(at.is_newest() && first_row < 2) {
@@ -187,8 +196,7 @@ struct StepRow {
     if (!stores_own) return;
     const auto part = static_cast<std::int32_t>(is_key ? cache.keys_at(a.attend.layer, at.kv_head)
                                                        : cache.values_at(a.attend.layer, at.kv_head));
-    place = (step_page(a, at, newest / kPageKeys).template as<std::uint32_t>() +
-             ((part + newest % kPageKeys * row_bytes) / 4 + word))
+    place = (newest_page.template as<std::uint32_t>() + ((part + newest % kPageKeys * row_bytes) / 4 + word))
                 .pinned();
   }
 
@@ -319,7 +327,8 @@ ASSAY_DEVICE StepRows weigh_keys(const StepScores& s, const StepPlace& at) {
       ASSAY_UNROLL
       for (int i = 0; i < 4; ++i) {
         const float score = s[page][i / 2][2 * half + i % 2];
-        const std::uint32_t bits = Type::bits(score == -infinity() ? 0.0F : expf(score - largest));
+        // A key that is not seen weighs exp(-infinity) = 0, without a branch.
+        const std::uint32_t bits = Type::bits(expf(score == -infinity() ? score : score - largest));
         sum += Type::value(bits);  // what is multiplied is what is added up
         pairs.word[i / 2 * 2 + half] |= bits << (16 * (i % 2));
       }
