@@ -134,6 +134,7 @@ class Global {
   }
   Words4 load_once(std::int64_t i) const { return load<Words4>(i); }
   Words4 load_shared_by_blocks(std::int64_t i) const { return load<Words4>(i); }
+  void prefetch(std::int64_t i) const { (void)load<std::uint32_t>(i); }
   template <typename U>
   Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(address_), in_);

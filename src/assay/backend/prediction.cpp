@@ -51,7 +51,7 @@ int launches_of(const OperationGroup& group, const GpuStep& step, bool rounds_in
   if (group.kind == "attention") return step.past + step.rows > kChunk ? 3 : 2;  // store, attend, merge
   if (group.kind != "matmul") return 1;
   const int norm = group.name == "lm_head" ? 1 : 0;
-  return norm + (group.format == formats::kLlmInt8 ? 4 : is_int8(group.format) || rounds_inputs ? 2 : 1);
+  return norm + 1 + (!rounds_inputs ? 0 : group.format == formats::kLlmInt8 ? 3 : 1);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // Rows of activations to int8 codes.
 #pragma once
 
-#include "assay/backend/cuda/kernels/common.cuh"
+#include "assay/backend/cuda/kernels/row_codes.cuh"
 
 namespace assay::cuda::device {
 
-inline constexpr int kQuantizeThreads = 256;
+inline constexpr int kQuantizeThreads = kCodingThreads;
 
 // Rows of a QuantizeArgs, times the factors.
 struct FactoredRow {
@@ -15,10 +15,6 @@ struct FactoredRow {
       : x(Global<const float>(a.x) + row * a.x_stride), factors(a.factors) {}
   ASSAY_DEVICE float operator[](std::int64_t i) const { return factors ? x[i] * factors[i] : x[i]; }
 };
-
-ASSAY_DEVICE float rounded_to_f16(float x) {
-  return f16_value(f16_bits(x));
-}
 
 // A thread per feature, which looks at all rows.
 ASSAY_KERNEL_OF(kQuantizeThreads) mark_outliers(QuantizeArgs a) {
@@ -89,103 +85,22 @@ ASSAY_KERNEL_OF(kQuantizeThreads) row_ranges(QuantizeArgs a) {
   ranges[2 * block_x() + 1] = high;
 }
 
-struct RowCode {
-  float scale, inverse;
-  std::int32_t zero_point;
-};
-// As the CPU has it (backend/cpu/kernels/kernels.h).
-ASSAY_DEVICE RowCode code_of_range(float low, float high) {
-  const float range = high - low;
-  if (!(range >= 1e-35F)) return {0, 0, 0};
-  if (range == infinity()) return {not_a_number(), 0, 0};
-  const float scale = range / 255.0F, inverse = 1.0F / scale;
-  return {scale, inverse, static_cast<std::int32_t>(rintf(-low * inverse)) - 128};
-}
-// The code of all rows together, as quant/calibration.h has it (dynamic_uint8_code).
-ASSAY_DEVICE RowCode code_of_tensor(float low, float high) {
-  if (low == high) return {1, 1, -128};
-  const float scale = (high - low) / 255.0F;
-  if (!(scale > 0)) return {0, 0, 0};
-  return {scale, 1.0F / scale,
-          static_cast<std::int32_t>(rintf(smaller(larger(-low / scale, 0.0F), 255.0F))) - 128};
-}
-
-ASSAY_DEVICE RowCode code_of_row(const QuantizeArgs& a, const FactoredRow& x, const Shared<float>& partial) {
-  if (a.kind == QuantizeArgs::Kind::fixed) return {a.fixed_scale, 1.0F / a.fixed_scale, a.fixed_zero_point};
-  float low = 0, high = 0;
-  if (a.kind == QuantizeArgs::Kind::tensor_range) {
-    const Global<float> ranges(a.ranges);
-    for (std::int64_t i = thread_index(); i < a.rows; i += kQuantizeThreads) {
-      low = smaller(low, ranges[2 * i]);
-      high = larger(high, ranges[2 * i + 1]);
-    }
-  } else {
-    for (std::int64_t i = thread_index(); i < a.inputs; i += kQuantizeThreads) {
-      const float value = x[i];
-      low = smaller(low, value);
-      high = larger(high, value);
-    }
-  }
-  low = -block_largest(-low, partial);
-  high = block_largest(high, partial);
-  return a.kind == QuantizeArgs::Kind::tensor_range ? code_of_tensor(low, high) : code_of_range(low, high);
-}
-
-ASSAY_DEVICE void quantize_range(const QuantizeArgs& a, std::int64_t row, const Shared<float>& partial) {
-  const FactoredRow x(a, row);
-  const RowCode code = code_of_row(a, x, partial);
-  const Global<std::int8_t> codes = Global<std::int8_t>(a.codes) + row * a.codes_stride;
-  bool has_others = false;
-  for (std::int64_t i = thread_index(); i < a.codes_stride; i += kQuantizeThreads) {
-    float value = 0;
-    if (i < a.inputs) {
-      has_others = has_others || !is_finite(x[i]);
-      value = rintf(x[i] * code.inverse) + static_cast<float>(code.zero_point);
-      value = smaller(value > -128.0F ? value : -128.0F, 127.0F);
-    }
-    codes[i] = static_cast<std::int8_t>(value);
-  }
-  has_others = block_any(has_others, partial);
-  if (thread_index() != 0) return;
-  Global<float>(a.absmax)[row] = has_others ? not_a_number() : 127.0F * code.scale;
-  if (a.zero_points) Global<std::int32_t>(a.zero_points)[row] = code.zero_point;
-}
-
-ASSAY_DEVICE void quantize_symmetric(const QuantizeArgs& a, std::int64_t row, const Shared<float>& partial) {
-  const FactoredRow x(a, row);
-  const bool is_rounded = a.threshold > 0, has_outliers = is_rounded && a.threshold < infinity();
-  const Global<std::uint8_t> marks(a.marks);
-  const auto counts = [&](float value) { return a.threshold == 0 || fabsf(value) < a.threshold; };
-  float largest = 0;
-  bool has_others = false;
-  for (std::int64_t i = thread_index(); i < a.inputs; i += kQuantizeThreads) {
-    const float value = is_rounded ? rounded_to_f16(x[i]) : x[i];
-    if (counts(value)) largest = larger(largest, fabsf(value));
-    has_others = has_others || !is_finite(is_rounded && !has_outliers ? value : x[i]);
-  }
-  largest = block_largest(largest, partial);
-  has_others = block_any(has_others, partial);
-  const float scale = largest > 0 ? 127.0F / largest : 0.0F;
-  const Global<std::int8_t> codes = Global<std::int8_t>(a.codes) + row * a.codes_stride;
-  for (std::int64_t i = thread_index(); i < a.codes_stride; i += kQuantizeThreads) {
-    float code = 0;
-    if (i < a.inputs && !has_others && !(has_outliers && marks[i] != 0)) {
-      const float value = is_rounded ? rounded_to_f16(x[i]) : x[i];
-      // For the least magnitudes of all the scale overflows.
-      if (counts(value)) code = smaller(larger(rintf(value * scale), -127.0F), 127.0F);
-    }
-    codes[i] = static_cast<std::int8_t>(code == code ? code : 0.0F);
-  }
-  if (thread_index() == 0) Global<float>(a.absmax)[row] = has_others ? not_a_number() : largest;
-}
-
 // A block per row.
 ASSAY_KERNEL_OF(kQuantizeThreads) quantize_rows(QuantizeArgs a) {
+  prefetch_vector(Global<const float>(a.made.gain), a.inputs);
+  prefetch_vector(Global<const float>(a.made.bias), a.inputs);
+  prefetch_vector(Global<const float>(a.factors), a.inputs);
   wait_for_previous();
-  if (a.kind == QuantizeArgs::Kind::symmetric)
-    quantize_symmetric(a, block_x(), shared<float>(0));
-  else
-    quantize_range(a, block_x(), shared<float>(0));
+  const std::int64_t row = block_x();
+  const Global<std::uint32_t> out =
+      Global<std::int8_t>(a.codes).as<std::uint32_t>() + row * (a.codes_stride / 4);
+  const RowScale scale = code_row<6>(
+      a, row, row, 1, RowTeam::of(1), static_cast<std::int32_t>(a.codes_stride), 0,
+      [&](std::int32_t k, std::uint32_t word) { out[a.is_ordered ? word_of_codes(k) : k / 4] = word; });
+  if (thread_index() != 0) return;
+  Global<float>(a.absmax)[row] = scale.absmax;
+  if (a.zero_points && a.kind != QuantizeArgs::Kind::symmetric)
+    Global<std::int32_t>(a.zero_points)[row] = scale.zero_point;
 }
 
 // A block per row, a warp per group.

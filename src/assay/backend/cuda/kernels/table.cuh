@@ -11,6 +11,7 @@
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
 #include "assay/backend/cuda/kernels/ordered.cuh"
+#include "assay/backend/cuda/kernels/ordered_int8.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
@@ -42,7 +43,7 @@ inline void add_multiplications(Kernels& k) {
 #define ASSAY_NARROW_F16(...) ordered_codes<Float16, false, __VA_ARGS__>
 #define ASSAY_NARROW_BF16(...) ordered_codes<Bfloat16, false, __VA_ARGS__>
 #define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
-#define ASSAY_INT8(blocks) device::linear_int8<blocks>
+#define ASSAY_INT8(blocks) device::ordered_int8<blocks, 1>
   ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
   ASSAY_ORDERED(ordered_float16, ASSAY_F16);
   ASSAY_ORDERED(ordered_bfloat16, ASSAY_BF16);
@@ -51,7 +52,7 @@ inline void add_multiplications(Kernels& k) {
   ASSAY_ORDERED(narrow_float16, ASSAY_NARROW_F16);
   ASSAY_ORDERED(narrow_bfloat16, ASSAY_NARROW_BF16);
   ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
-  ASSAY_FOR_BLOCKS(linear_int8, ASSAY_INT8);
+  ASSAY_FOR_BLOCKS(ordered_int8, ASSAY_INT8);
 #undef ASSAY_TF32
 #undef ASSAY_F16
 #undef ASSAY_BF16
@@ -63,6 +64,11 @@ inline void add_multiplications(Kernels& k) {
 #undef ASSAY_INT8
 #undef ASSAY_FOR_BLOCKS
 #undef ASSAY_ORDERED
+  k.gated_int8[0] = {"gated_int8<8>", device::ordered_int8<1, 2>};
+  k.gated_int8[1] = {"gated_int8<16>", device::ordered_int8<2, 2>};
+  k.gated_int8[2] = {"gated_int8<32>", device::ordered_int8<4, 2>};
+  k.coded_int8 = {"coded_int8", device::coded_int8<1>};
+  k.coded_gated_int8 = {"coded_gated_int8", device::coded_int8<2>};
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
   k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
   k.linear_grouped = {"linear_grouped", device::linear_grouped};
