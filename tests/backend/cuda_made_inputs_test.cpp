@@ -200,14 +200,15 @@ std::int64_t count_of(const std::vector<bool>& made) {
   return std::count(made.begin(), made.end(), true);
 }
 
-// Both of a layer of GPT-2; of a parallel residual none, since two products read one norm; of int8 and
+// Both of a layer of GPT-2; of a parallel residual none, since two products read one norm; of
 // float32 none.
 TEST(CudaMadeInPlans, AreNormsThatOneProductReads) {
   const std::vector<bool> base = PlanOfModel("base", "bfloat16").made<NormOp>();
   EXPECT_EQ(count_of(base), std::ssize(base));
   EXPECT_EQ(count_of(PlanOfModel("gptj_whole", "bfloat16").made<NormOp>()), 0);
   EXPECT_EQ(count_of(PlanOfModel("base", "float32").made<NormOp>()), 0);
-  EXPECT_EQ(count_of(PlanOfModel("base", "int8-dynamic").made<NormOp>()), 0);
+  EXPECT_EQ(count_of(PlanOfModel("base", "int8-dynamic").made<NormOp>()), std::ssize(base));
+  EXPECT_EQ(count_of(PlanOfModel("base", "llm-int8").made<NormOp>()), 0);  // of outliers of all rows
 }
 
 TEST(CudaMadeInPlans, AreGatesThatOneProductReads) {
@@ -277,8 +278,7 @@ TEST(CudaMadeInSteps, SaveALaunchEachAndChangeNoBit) {
                                     backend, precision_from_name(precision));
     Program& program = model.program();
     const PlanOfModel plan("llama_grouped", precision);
-    const std::int64_t norms = count_of(plan.made<NormOp>()),
-                       made = norms + count_of(plan.made<GatedOp>());
+    const std::int64_t norms = count_of(plan.made<NormOp>()), made = norms + count_of(plan.made<GatedOp>());
     // In float32 a block makes its inputs itself, those of fewer rows.
     const std::int64_t most = std::string(precision) == "bfloat16" ? 16 : 4;
     const SteppedTokens many = step_of(runtime, program, 40);
@@ -289,8 +289,8 @@ TEST(CudaMadeInSteps, SaveALaunchEachAndChangeNoBit) {
       program.observe_inputs([&](const ObservedInput&) { ++seen; });
       const SteppedTokens apart = step_of(runtime, program, rows);
       program.observe_inputs({});
-      // A gate in the product in front leaves its rows in order; one or two rows are normed by each block, but
-      // for the first norm, whose moments nobody leaves.
+      // A gate in the product in front leaves its rows in order; one or two rows are normed by each block,
+      // but for the first norm, whose moments nobody leaves.
       const std::int64_t more =
           precision == std::string("bfloat16") ? plan.ordered_gates() + (rows <= 2 ? norms - 1 : 0) : 0;
       EXPECT_EQ(apart.launches - together.launches, rows <= most ? made + more : 0);

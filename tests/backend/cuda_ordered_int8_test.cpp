@@ -130,7 +130,8 @@ class CudaOrderedInt8 : public CudaKernels {
   }
   static void expect_equal(const Floats& got, const Floats& wanted) {
     ASSERT_EQ(got.size(), wanted.size());
-    for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_TRUE(is_same(got[i], wanted[i])) << i;
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      ASSERT_TRUE(is_same(got[i], wanted[i])) << i << ": " << got[i] << " for " << wanted[i];
   }
   static std::string text_of(const Int8Case& c) {
     return std::to_string(c.shape.outputs) + " x " + std::to_string(c.shape.inputs) + ", " +
@@ -237,7 +238,10 @@ TEST_F(CudaOrderedInt8, LeaveMomentsForTheNormBehind) {
         stride_ = args_.quantize.x_stride = stride;
         args_.quantize.x = x_ = put(wanted);
         const Floats alone = together();
-        expect_equal(alone, apart());
+        {
+          SCOPED_TRACE("from the row");
+          expect_equal(alone, apart());
+        }
         args_.quantize.made.moments = moments;
         expect_equal(together(), alone);
       }

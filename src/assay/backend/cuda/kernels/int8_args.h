@@ -80,11 +80,17 @@ constexpr bool makes_codes(std::int64_t rows, std::int64_t inputs, std::int64_t 
 constexpr std::int64_t codes_stride(std::int64_t inputs) {
   return round_up(inputs, 64);
 }
-// The shared memory of such a block: what coding a row takes and the scales of rows, then rows of codes,
-// which step by an odd number of 64 bytes so that lanes of two rows meet no bank twice, then partial sums.
-inline constexpr std::int64_t kCodedRowsAt = 256;
+// The shared memory of such a block: ranges of warps, scales of rows, then rows of codes, which step by an
+// odd number of 64 bytes so that lanes of two rows meet no bank twice, then partial sums.
+inline constexpr std::int64_t kScalesAt = 8 * 16, kCodedRowsAt = kScalesAt + kMaxCodedRows * 8;
 ASSAY_HOST_DEVICE constexpr std::int64_t coded_row_bytes(std::int64_t inputs) {
   return round_up(inputs, 128) + 64;
+}
+
+// Shared memory of a block that quantizes one row alone, and where it makes the moments of that row.
+inline constexpr std::int64_t kPartsAt = 256;
+constexpr std::int64_t quantize_bytes(std::int64_t inputs) {
+  return kPartsAt + 64 + (inputs + 15) / 16 * 8;
 }
 
 }  // namespace assay::cuda

@@ -284,8 +284,8 @@ struct Kernels {
   Kernel<LinearArgs> four_bit_float32;
   Kernel<LinearArgs> four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
-  // Without a gate and with one; of rows that the blocks quantize, and of codes.
-  Kernel<QuantizedLinearArgs> coded_int8, coded_gated_int8;
+  // Without a gate and with one; of rows that the blocks quantize, or norm and quantize, and of codes.
+  Kernel<QuantizedLinearArgs> coded_int8, coded_gated_int8, normed_int8, normed_gated_int8;
   Kernel<LinearInt8Args> ordered_int8[kRowBlocks], gated_int8[kRowBlocks - 1];
   Kernel<QuantizeGroupsArgs> quantize_groups;
   Kernel<LinearInt8ActivationsArgs> linear_int8_activations[kRowBlocks];

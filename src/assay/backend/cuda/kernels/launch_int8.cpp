@@ -13,7 +13,15 @@ bool has_outliers(const QuantizeArgs& args) {
   return args.kind == QuantizeArgs::Kind::symmetric && args.threshold > 0 && std::isfinite(args.threshold);
 }
 
-// Of a gate a block has the strips of both halves.
+// Rows of whole quads with codes of their own, and moments of those that are normed.
+bool can_code_in_blocks(const QuantizeArgs& args) {
+  const bool has_quads = reinterpret_cast<std::uintptr_t>(args.x.address) % 16 == 0 &&
+                         args.x_stride % 4 == 0 && args.inputs % 4 == 0;
+  const bool has_moments = args.made.kind == FusedPrologue::Kind::none || args.made.moments.data;
+  return has_quads && has_moments && args.kind != QuantizeArgs::Kind::tensor_range && !has_outliers(args);
+}
+
+// A block has one strip, with a gate those of both halves.
 std::int64_t strips_of_blocks(const LinearInt8Args& args) {
   return strips_of(args.to.gated > 0 ? args.to.gated : args.weight.outputs);
 }
@@ -48,9 +56,11 @@ void run_ordered_int8(Runtime& runtime, const LinearInt8Args& args) {
 
 void run_coded_int8(Runtime& runtime, const QuantizedLinearArgs& args) {
   const LinearInt8Args& linear = args.linear;
-  const bool is_gated = linear.to.gated > 0;
+  const bool is_gated = linear.to.gated > 0, is_normed = args.quantize.made.kind != FusedPrologue::Kind::none;
   const Kernels& kernels = runtime.kernels();
-  launch(runtime, is_gated ? kernels.coded_gated_int8 : kernels.coded_int8,
+  launch(runtime,
+         is_normed ? (is_gated ? kernels.normed_gated_int8 : kernels.normed_int8)
+                   : (is_gated ? kernels.coded_gated_int8 : kernels.coded_int8),
          {.grid_x = count_of(strips_of_blocks(linear)),
           .block = count_of(kThreads),
           .shared_bytes = count_of(kCodedRowsAt + linear.rows * coded_row_bytes(args.quantize.inputs)) +
@@ -77,13 +87,17 @@ void run(Runtime& runtime, const QuantizeArgs& args) {
     launch_blocks(runtime, kernels.list_outliers, args, 1);
   }
   if (args.kind == QuantizeArgs::Kind::tensor_range) launch_blocks(runtime, kernels.ranges, args, args.rows);
-  launch_blocks(runtime, kernels.quantize, args, args.rows);
+  launch(runtime, kernels.quantize,
+         {.grid_x = count_of(args.rows),
+          .block = count_of(kThreads),
+          .shared_bytes = has_norm ? count_of(quantize_bytes(args.inputs)) : kReduceBytes},
+         args);
 }
 
 void run(Runtime& runtime, const LinearInt8Args& args) {
   if (args.rows == 0) return;
   check_gate(args);
-  // Of no inputs there is no order.
+  // Where there are no inputs there is no order.
   if (args.is_ordered || args.weight.inputs == 0) return run_ordered_int8(runtime, args);
   if (args.to.gated > 0 || args.to.moments.data)
     throw Error("codes of inputs that leave a gate or moments lie in order");
@@ -96,8 +110,7 @@ void run(Runtime& runtime, const QuantizedLinearArgs& args) {
   if (args.linear.rows == 0) return;
   check_gate(args.linear);
   const QuantizeArgs& from = args.quantize;
-  const bool have_own_codes = from.kind != QuantizeArgs::Kind::tensor_range && !has_outliers(from);
-  if (have_own_codes && makes_codes(from.rows, from.inputs, strips_of_blocks(args.linear)))
+  if (can_code_in_blocks(from) && makes_codes(from.rows, from.inputs, strips_of_blocks(args.linear)))
     return run_coded_int8(runtime, args);
   QuantizedLinearArgs apart = args;
   apart.quantize.is_ordered = apart.linear.is_ordered = args.linear.rows <= kFewInt8Rows;

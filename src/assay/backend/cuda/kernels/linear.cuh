@@ -336,11 +336,14 @@ linear_int8_activations(LinearInt8ActivationsArgs a) {
              [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
 }
 
-// What a sum of codes that an output's scale belongs to becomes, of a row with this absmax.
-ASSAY_DEVICE float value_of_codes(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
-                                  std::int32_t sum, float absmax, float scale) {
+// What a sum of codes becomes, of a row with this absmax and an output with this scale; and with what
+// outliers add to it.
+ASSAY_DEVICE float value_of_codes(std::int32_t sum, float absmax, float scale) {
   constexpr float kUnit = 1.0F / (127 * 127);
-  float value = static_cast<float>(sum) * (absmax * kUnit * scale);
+  return static_cast<float>(sum) * (absmax * kUnit * scale);
+}
+ASSAY_DEVICE float add_outliers(const LinearInt8Args& a, std::int64_t row, std::int64_t output, float scale,
+                                float value) {
   const std::int64_t outliers = a.outliers ? Global<const std::int32_t>(a.outlier_count)[0] : 0;
   const Global<const std::byte> data(a.weight.data);
   const float unit = scale * (1.0F / 127.0F);
@@ -355,9 +358,9 @@ ASSAY_DEVICE void finish_int8(const LinearInt8Args& a, std::int64_t row, std::in
                               std::int32_t sum) {
   if (a.zero_points)
     sum -= Global<const std::int32_t>(a.zero_points)[row] * Global<const std::int32_t>(a.sums)[output];
+  const float scale = Global<const float>(a.weight.scales)[output];
   finish(a.to, row, output,
-         value_of_codes(a, row, output, sum, Global<const float>(a.absmax)[row],
-                        Global<const float>(a.weight.scales)[output]));
+         add_outliers(a, row, output, scale, value_of_codes(sum, Global<const float>(a.absmax)[row], scale)));
 }
 
 }  // namespace assay::cuda::device

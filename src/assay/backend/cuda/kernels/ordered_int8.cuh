@@ -1,7 +1,7 @@
 // Matrix multiplications of few rows by int8 matrices: codes of rows are operand B of the tensor cores, in
 // the order of word_of_codes(), so that a lane reads what it multiplies by two tiles 16 bytes at a time.
 //
-// Of very few rows every block makes the codes itself, in shared memory, behind its wait for the kernel in
+// Very few rows are quantized by every block for itself, in shared memory, behind its wait for the kernel in
 // front; all of a row's range, norm and codes is exact, or has the order of the kernels that make it alone.
 // Sums of codes are exact: warps take ranges of whole units of 64 inputs, and several chains of sums.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace assay::cuda::device {
 
-static_assert(kCodingThreads == kLinearThreads && kCodingBytes + kMaxCodedRows * 8 <= kCodedRowsAt);
+static_assert(kCodingThreads == kLinearThreads);
 
 // Tiles of 512 bytes that are on their way before the kernel in front is waited for, in units of two of each
 // strip: many rows need the registers.
@@ -21,9 +21,9 @@ inline constexpr int kInt8UnitsAhead = Blocks == 1   ? 8 / Strips
                                        : Blocks == 4 ? 2 / Strips
                                                      : 2;
 // Units whose codes are fetched together, and sums that do not wait for one another.
-template <int Blocks, int Ahead>
+template <int Blocks, int Strips, int Ahead>
 inline constexpr int kInt8UnitsAtOnce = Blocks > 2 || Ahead == 1 ? 1
-                                        : Blocks == 2            ? 2
+                                        : Blocks* Strips > 1     ? 2
                                         : Ahead % 4 == 0         ? 4
                                                                  : 3;
 template <int Blocks, int Strips>
@@ -103,7 +103,7 @@ struct CodesInOrder {
 template <int Blocks, int Strips, int Ahead, typename Codes>
 ASSAY_DEVICE void sum_units(std::int32_t (&sums)[Strips][Blocks][4], Int8Weights<Strips, Ahead>& weights,
                             const Codes& in) {
-  constexpr int kAtOnce = kInt8UnitsAtOnce<Blocks, Ahead>, kChains = kInt8Chains<Blocks, Strips>;
+  constexpr int kAtOnce = kInt8UnitsAtOnce<Blocks, Strips, Ahead>, kChains = kInt8Chains<Blocks, Strips>;
   const Int8Place& at = weights.at;
   std::int32_t c[kChains][Strips][Blocks][4] = {};
   const auto multiply = [&](int j, const Words4(&x)[Blocks]) {
@@ -142,27 +142,26 @@ ASSAY_DEVICE void sum_units(std::int32_t (&sums)[Strips][Blocks][4], Int8Weights
   }
 }
 
-// What a thread finishes: one output of each strip, of every other row. Constants of outputs are on their way
-// before the wait.
+// What a thread finishes: one output of each strip, of every other row.
 template <int Strips>
 struct Int8Output {
   std::int32_t column;
   std::int64_t output;  // the column of out, too
   bool exists;
-  float scale[Strips], bias[Strips];
-  std::int32_t sum[Strips];
   float before = 0;  // what is added to, of the first row
 
+  // Before the wait: constants of outputs come to the processor meanwhile.
   ASSAY_DEVICE Int8Output(const LinearInt8Args& a, const Int8Place& at)
       : column(thread_index() % static_cast<std::int32_t>(kStrip)),
         output(std::int64_t{at.strip} * kStrip + column),
         exists(output < a.weight.outputs) {
+    if (!exists || thread_index() >= kStrip) return;
     ASSAY_UNROLL
     for (int strip = 0; strip < Strips; ++strip) {
       const std::int64_t i = output + strip * a.to.gated;
-      scale[strip] = exists ? Global<const float>(a.weight.scales)[i] : 0.0F;
-      bias[strip] = exists && a.to.bias ? Global<const float>(a.to.bias)[i] : 0.0F;
-      sum[strip] = exists && a.zero_points ? Global<const std::int32_t>(a.sums)[i] : 0;
+      Global<const float>(a.weight.scales).prefetch(i);
+      if (a.to.bias) Global<const float>(a.to.bias).prefetch(i);
+      if (a.zero_points) Global<const std::int32_t>(a.sums).prefetch(i);
     }
   }
   // Behind the wait.
@@ -172,7 +171,7 @@ struct Int8Output {
   }
 };
 
-// Of 16 columns of a row what a norm is made of. In all lanes of a warp, half of which have a row.
+// What a norm is made of, of 16 columns of a row. In all lanes of a warp, half of which have a row.
 ASSAY_DEVICE void leave_moments(const MomentParts& to, bool exists, std::int64_t row, std::int32_t strip,
                                 std::int32_t columns, float value) {
   if (!to.data) return;
@@ -183,7 +182,7 @@ ASSAY_DEVICE void leave_moments(const MomentParts& to, bool exists, std::int64_t
 
 // Adds the ranges of the warps, [strip][range][row][16 outputs, padded], which have been put there, and
 // finishes them; scale_of(row of the block).
-template <int Blocks, int Strips, typename ScaleOf>
+template <int Blocks, bool HasOutliers, int Strips, typename ScaleOf>
 ASSAY_DEVICE void finish_codes(const LinearInt8Args& a, const Int8Place& at, const Int8Output<Strips>& own,
                                const Shared<std::int32_t>& partial, const ScaleOf& scale_of) {
   constexpr int kRows = 8 * Blocks, kColumns = static_cast<int>(kStrip);
@@ -206,10 +205,12 @@ ASSAY_DEVICE void finish_codes(const LinearInt8Args& a, const Int8Place& at, con
         for (int range = 0; range < kRanges; ++range)
           sum += static_cast<std::int32_t>(
               partial[((strip * kRanges + range) * kRows + row_of_block) * kPaddedStrip + own.column]);
-        if (a.zero_points) sum -= by.zero_point * own.sum[strip];
-        values[strip] =
-            value_of_codes(a, row, own.output + strip * to.gated, sum, by.absmax, own.scale[strip]);
-        if (to.bias) values[strip] += own.bias[strip];
+        const std::int64_t output = own.output + strip * to.gated;
+        if (a.zero_points) sum -= by.zero_point * Global<const std::int32_t>(a.sums)[output];
+        const float scale = Global<const float>(a.weight.scales)[output];
+        values[strip] = value_of_codes(sum, by.absmax, scale);
+        if (HasOutliers) values[strip] = add_outliers(a, row, output, scale, values[strip]);
+        if (to.bias) values[strip] += Global<const float>(to.bias)[output];
       }
       value = activate(to.activation, values[0]);
       if (Strips == 2) value *= values[Strips - 1];
@@ -247,7 +248,7 @@ ordered_int8(LinearInt8Args a) {
   const Shared<std::int32_t> partial = shared<std::int32_t>(0);
   put_sums(partial, at, sums);
   barrier();
-  finish_codes<Blocks>(a, at, own, partial, [&](int row) {
+  finish_codes<Blocks, true>(a, at, own, partial, [&](int row) {
     const std::int64_t i = at.first_row + row;
     return RowScale{
         Global<const float>(a.absmax)[i],
@@ -255,41 +256,47 @@ ordered_int8(LinearInt8Args a) {
   });
 }
 
-// Codes that the block makes first, of up to 6,144 inputs of one row, with a gate of 4,096, from registers.
-template <int Strips>
+// Codes that the block makes first; of rows that are normed, by moments that are there. It holds up to 6,144
+// inputs of one row, of normed ones 4,096, with a gate half of that.
+template <int Strips, bool AreNormed>
 ASSAY_KERNEL_OF(kLinearThreads, 2)
 coded_int8(QuantizedLinearArgs args) {
-  constexpr int kAhead = Strips == 1 ? 6 : 4, kHeld = Strips == 1 ? 6 : 4;
+  constexpr int kAhead = Strips == 1 ? 6 : 4, kHeld = (AreNormed ? 4 : 6) / Strips;
   const LinearInt8Args& a = args.linear;
   const QuantizeArgs& from = args.quantize;
   const Int8Place at(a.weight, 8);
   Int8Weights<Strips, kAhead> weights(a, at);
   Int8Output<Strips> own(a, at);
-  prefetch_vector(Global<const float>(from.made.gain), from.inputs);
-  prefetch_vector(Global<const float>(from.made.bias), from.inputs);
+  if (AreNormed) prefetch_vector(Global<const float>(from.made.gain), from.inputs);
+  if (AreNormed) prefetch_vector(Global<const float>(from.made.bias), from.inputs);
   prefetch_vector(Global<const float>(from.factors), from.inputs);
   const auto rows = static_cast<std::int32_t>(a.rows),
              stride = static_cast<std::int32_t>(coded_row_bytes(from.inputs));
-  const Shared<RowScale> scales = shared<RowScale>(kCodingBytes);
+  const Shared<RowScale> scales = shared<RowScale>(kScalesAt);
   const Shared<std::uint32_t> codes = shared<std::uint32_t>(kCodedRowsAt);
   wait_for_previous();
-  own.fetch_before(a, at);
   const RowTeam team = RowTeam::of(rows);
   const std::int32_t row = smaller(team.index, rows - 1);
-  const auto columns = static_cast<std::int32_t>(round_up(from.inputs, 64));
-  const RowScale scale =
-      code_row<kHeld>(from, row, 0, rows, team, columns, 0, [&](std::int32_t k, std::uint32_t word) {
+  const RowScale scale = code_row<kHeld, AreNormed>(
+      from, row, team, static_cast<std::int32_t>(round_up(from.inputs, 64)), shared<Floats4>(0),
+      [&] {
+        // Where the codes of the row will be.
+        return moments_of_team(from, row, team, team.index < rows,
+                               shared<Floats2>(kCodedRowsAt + row * stride));
+      },
+      [&](std::int32_t k, std::uint32_t word) {
         if (team.index < rows) codes[row * (stride / 4) + word_of_codes(k)] = word;
       });
   if (team.thread == 0 && team.index < rows) scales[row] = scale;
   barrier();
+  own.fetch_before(a, at);
   std::int32_t sums[Strips][1][4];
   sum_units(sums, weights,
             CodesOfBlock{shared<Words4>(kCodedRowsAt), smaller(at.g, rows - 1) * (stride / 16) + at.t});
   const Shared<std::int32_t> partial = shared<std::int32_t>(kCodedRowsAt + rows * stride);
   put_sums(partial, at, sums);
   barrier();
-  finish_codes<1>(a, at, own, partial, [&](int i) -> RowScale { return scales[i]; });
+  finish_codes<1, false>(a, at, own, partial, [&](int i) -> RowScale { return scales[i]; });
 }
 
 }  // namespace assay::cuda::device

@@ -1,5 +1,5 @@
-// A row of float32 as int8 codes, by a team of threads: as it lies in memory or as a norm makes it, four
-// neighbouring inputs a thread at a time.
+// A row of float32 as int8 codes, by a team of threads: as it lies in memory or as a norm makes it, in quads
+// of neighbouring inputs. Codes that depend on other rows, or on outliers, are made by quantize.cuh.
 #pragma once
 
 #include "assay/backend/cuda/kernels/common.cuh"
@@ -23,15 +23,6 @@ ASSAY_DEVICE float rounded_to_f16(float x) {
 struct alignas(16) Floats4 {
   float x[4];
 };
-// Zero from n on.
-ASSAY_DEVICE Floats4 quad_of(const Global<const float>& from, bool has_quads, std::int32_t k,
-                             std::int32_t n) {
-  if (has_quads && k + 4 <= n) return from.load<Floats4>(k / 4);
-  Floats4 quad;
-  ASSAY_UNROLL
-  for (int j = 0; j < 4; ++j) quad.x[j] = k + j < n ? from[k + j] : 0.0F;
-  return quad;
-}
 // Brings a vector that no kernel writes to the block's processor, before the block waits.
 ASSAY_DEVICE void prefetch_vector(const Global<const float>& from, std::int64_t n) {
   constexpr std::int64_t kLine = 32;
@@ -52,59 +43,26 @@ struct RowTeam {
   }
 };
 
-// The inputs of a row before they become codes.
-struct RowInputs {
-  Global<const float> x, gain, bias, factors;
-  std::int32_t n;
-  bool has_quads, is_norm;
-  Moments of_row{0, 1};
-
-  ASSAY_DEVICE RowInputs(const QuantizeArgs& a, std::int64_t row)
-      : x(Global<const float>(a.x) + row * a.x_stride),
-        gain(a.made.gain),
-        bias(a.made.bias),
-        factors(a.factors),
-        n(static_cast<std::int32_t>(a.inputs)),
-        has_quads(x.is_aligned(16)),
-        is_norm(a.made.kind == FusedPrologue::Kind::norm) {}
-
-  ASSAY_DEVICE Floats4 raw(std::int32_t k) const { return quad_of(x, has_quads, k, n); }
-  ASSAY_DEVICE void make(Floats4& quad, std::int32_t k) const {
-    if (k >= n) return;
-    if (is_norm) {
-      const Floats4 by = quad_of(gain, true, k, n);
-      ASSAY_UNROLL
-      for (int j = 0; j < 4; ++j) quad.x[j] = (quad.x[j] - of_row.mean) * of_row.scale * by.x[j];
-      if (bias) {
-        const Floats4 more = quad_of(bias, true, k, n);
-        ASSAY_UNROLL
-        for (int j = 0; j < 4; ++j) quad.x[j] += more.x[j];
-      }
-    }
-    if (factors) {
-      const Floats4 by = quad_of(factors, true, k, n);
-      ASSAY_UNROLL
-      for (int j = 0; j < 4; ++j) quad.x[j] *= by.x[j];
-    }
-    ASSAY_UNROLL
-    for (int j = 0; j < 4; ++j) quad.x[j] = k + j < n ? quad.x[j] : 0.0F;
-  }
-};
-
-// What becomes of a row in all threads of its team, from the row itself where no product has left them: then
-// the block makes those of its rows [first, first + rows) one after another.
-ASSAY_DEVICE Moments moments_of_row(const QuantizeArgs& a, std::int64_t row, std::int64_t first,
-                                    std::int64_t rows, const Shared<float>& partial) {
+// As moments_left(), of the team's row: a thread fetches a part, so that nobody waits for one after another.
+// `held` has room for all parts. In all threads of the block; teams without a row put nothing.
+ASSAY_DEVICE Moments moments_of_team(const QuantizeArgs& a, std::int64_t row, const RowTeam& team,
+                                     bool has_row, const Shared<Floats2>& held) {
   const FusedPrologue& made = a.made;
-  if (made.moments.data) return moments_left(made.moments, row, a.inputs, made.subtracts_mean, made.epsilon);
-  Moments of_row{0, 1};
+  const auto n = static_cast<std::int32_t>(a.inputs), parts = (n + kPartElements - 1) / kPartElements;
+  const Global<const Floats2> left =
+      Global<float>(made.moments.data).as<const Floats2>() + row * (made.moments.stride / 2);
   ASSAY_NO_UNROLL
-  for (std::int64_t i = first; i < first + rows; ++i) {
-    const Moments found = moments_of(Global<const float>(a.x) + i * a.x_stride, a.inputs, made.subtracts_mean,
-                                     made.epsilon, partial);
-    if (i == row) of_row = found;
+  for (std::int32_t i = team.thread; i < parts; i += team.threads) {
+    Floats2 part = left[i];
+    if (!made.subtracts_mean) part.y = squares_about(part, elements_of_part(n, i), 0);
+    if (has_row) held[i] = part;
   }
-  return of_row;
+  barrier();
+  const auto part = [&](std::int32_t i) -> Floats2 { return held[i]; };
+  if (made.subtracts_mean) return merged_moments(n, true, made.epsilon, part);
+  float squares = 0;
+  for (std::int32_t i = thread_index() % kPartsApart; i < parts; i += kPartsApart) squares += part(i).y;
+  return moments_of_sums(0, half_warp_sum(squares), n, made.epsilon);
 }
 
 struct RowCode {
@@ -128,155 +86,167 @@ ASSAY_DEVICE RowCode code_of_tensor(float low, float high) {
           static_cast<std::int32_t>(rintf(smaller(larger(-low / scale, 0.0F), 255.0F))) - 128};
 }
 
-// From the lowest to the highest number, zero included; of symmetric codes the largest magnitude is `high`.
-struct RowRange {
-  float low = 0, high = 0;
-  bool has_others = false;  // NaN or infinity
-
-  ASSAY_DEVICE void take(float a, float b) {
-    low = smaller(low, a);
-    high = larger(high, b);
-  }
-};
-// The range of the team from those of its threads; `partial` has an element a warp.
-ASSAY_DEVICE RowRange range_of_team(RowRange own, const RowTeam& team, const Shared<Floats4>& partial) {
-  const float low = -warp_largest(-own.low), high = warp_largest(own.high);
-  const bool has_others = ballot(own.has_others) != 0;
-  if (thread_index() % kWarp == 0)
-    partial[thread_index() / kWarp] = Floats4{{low, high, has_others ? 1.0F : 0.0F, 0}};
-  barrier();
-  RowRange all;
-  const std::int32_t warps = team.threads / kWarp;
-  for (std::int32_t i = 0; i < warps; ++i) {
-    const Floats4 one = partial[team.index * warps + i];
-    all.take(one.x[0], one.x[1]);
-    all.has_others = all.has_others || one.x[2] != 0;
-  }
-  return all;
-}
-
 // What a sum of codes of a row is scaled by.
 struct RowScale {
   float absmax;
   std::int32_t zero_point;
 };
 
-// Numbers of a row to codes.
-class RowCoder {
- public:
-  ASSAY_DEVICE explicit RowCoder(const QuantizeArgs& a)
-      : marks_(Global<std::uint8_t>(a.marks)),
-        kind_(a.kind),
-        threshold_(a.threshold),
-        is_rounded_(is_symmetric() && a.threshold > 0),
-        has_outliers_(is_rounded_ && a.threshold < infinity()) {}
+// From the lowest to the highest number, zero included; `others` is NaN where one is not finite.
+struct RowRange {
+  float low = 0, high = 0, others = 0;
 
-  ASSAY_DEVICE void measure(RowRange& range, const Floats4& quad) const {
+  ASSAY_DEVICE void take(const Floats4& quad) {
     ASSAY_UNROLL
     for (int j = 0; j < 4; ++j) {
-      const float value = is_rounded_ ? rounded_to_f16(quad.x[j]) : quad.x[j];
-      range.has_others = range.has_others || !is_finite(has_outliers_ ? quad.x[j] : value);
-      if (is_symmetric()) {
-        if (counts(value)) range.high = larger(range.high, fabsf(value));
-      } else if (kind_ == QuantizeArgs::Kind::row_ranges) {
-        range.take(value, value);
-      }
+      low = fminf(low, quad.x[j]);
+      high = fmaxf(high, quad.x[j]);
+      others = fmaf(quad.x[j], 0.0F, others);
     }
   }
-  ASSAY_DEVICE RowScale set(const QuantizeArgs& a, const RowRange& range) {
-    has_others_ = range.has_others;
-    RowCode code{range.high, range.high > 0 ? 127.0F / range.high : 0.0F, 0};
-    if (kind_ == QuantizeArgs::Kind::fixed) code = {a.fixed_scale, 1.0F / a.fixed_scale, a.fixed_zero_point};
-    if (kind_ == QuantizeArgs::Kind::tensor_range) code = code_of_tensor(range.low, range.high);
-    if (kind_ == QuantizeArgs::Kind::row_ranges) code = code_of_range(range.low, range.high);
-    inverse_ = code.inverse;
-    zero_ = static_cast<float>(code.zero_point);
-    const float absmax = is_symmetric() ? code.scale : 127.0F * code.scale;
-    return {has_others_ ? not_a_number() : absmax, code.zero_point};
+  // That of the team from those of its threads; `partial` has an element a warp.
+  ASSAY_DEVICE RowRange of_team(const RowTeam& team, const Shared<Floats4>& partial) const {
+    const float least = -warp_largest(-low), most = warp_largest(high);
+    const bool has_others = ballot(!(others == 0)) != 0;
+    if (thread_index() % kWarp == 0)
+      partial[thread_index() / kWarp] = Floats4{{least, most, has_others ? not_a_number() : 0.0F, 0}};
+    barrier();
+    RowRange all;
+    const std::int32_t warps = team.threads / kWarp;
+    ASSAY_NO_UNROLL
+    for (std::int32_t i = 0; i < warps; ++i) {
+      const Floats4 one = partial[team.index * warps + i];
+      all.low = smaller(all.low, one.x[0]);
+      all.high = larger(all.high, one.x[1]);
+      all.others += one.x[2];
+    }
+    return all;
   }
-  // Those of inputs k to k + 3 of n.
-  ASSAY_DEVICE std::uint32_t codes(const Floats4& quad, std::int32_t k, std::int32_t n) const {
+};
+
+// Numbers of a row to codes: rounded to the nearest integer, even ones of two, as the sum with 1.5 * 2^23 is,
+// whose lowest byte is the code.
+struct RowCoder {
+  float inverse = 0, zero = 0, least = 0;
+  RowScale scale{0, 0};
+
+  ASSAY_DEVICE void set(const QuantizeArgs& a, const RowRange& range) {
+    const bool is_symmetric = a.kind == QuantizeArgs::Kind::symmetric;
+    const float largest = fabsf(larger(-range.low, range.high));  // not -0
+    RowCode code{largest, largest > 0 ? 127.0F / largest : 0.0F, 0};
+    if (a.kind == QuantizeArgs::Kind::fixed) code = {a.fixed_scale, 1.0F / a.fixed_scale, a.fixed_zero_point};
+    if (a.kind == QuantizeArgs::Kind::row_ranges) code = code_of_range(range.low, range.high);
+    inverse = code.inverse;
+    zero = static_cast<float>(code.zero_point);
+    least = is_symmetric ? -127.0F : -128.0F;
+    const float absmax = is_symmetric ? code.scale : 127.0F * code.scale;
+    scale = {range.others == 0 ? absmax : not_a_number(), code.zero_point};
+  }
+  ASSAY_DEVICE std::uint32_t codes(const Floats4& quad, float inverse) const {
+    constexpr float kUnits = 12582912;
     std::uint32_t word = 0;
     ASSAY_UNROLL
     for (int j = 0; j < 4; ++j) {
-      if (k + j >= n) continue;
-      const float code = is_symmetric() ? symmetric(quad.x[j], k + j) : ranged(quad.x[j]);
-      word |= (static_cast<std::uint32_t>(static_cast<std::int32_t>(code)) & 0xffU) << (8 * j);
+      const float code = quad.x[j] * inverse + kUnits + zero;
+      word |= (bits_of(fminf(fmaxf(code, kUnits + least), kUnits + 127)) & 0xffU) << (8 * j);
     }
     return word;
   }
-
- private:
-  ASSAY_DEVICE bool is_symmetric() const { return kind_ == QuantizeArgs::Kind::symmetric; }
-  ASSAY_DEVICE bool counts(float value) const { return threshold_ == 0 || fabsf(value) < threshold_; }
-  ASSAY_DEVICE float ranged(float x) const {
-    const float value = rintf(x * inverse_) + zero_;
-    return smaller(value > -128.0F ? value : -128.0F, 127.0F);
-  }
-  ASSAY_DEVICE float symmetric(float x, std::int32_t k) const {
-    if (has_others_ || (has_outliers_ && marks_[k] != 0)) return 0;
-    const float value = is_rounded_ ? rounded_to_f16(x) : x;
-    if (!counts(value)) return 0;
-    // For the least magnitudes of all the scale overflows.
-    const float code = smaller(larger(rintf(value * inverse_), -127.0F), 127.0F);
-    return code == code ? code : 0.0F;
-  }
-
-  Global<std::uint8_t> marks_;
-  QuantizeArgs::Kind kind_;
-  float threshold_, inverse_ = 0, zero_ = 0;
-  bool is_rounded_, has_outliers_, has_others_ = false;
 };
 
-// Bytes of shared memory at `byte` that code_row() works in: ranges of 8 warps, moments.
-inline constexpr std::int64_t kCodingBytes = 8 * 16 + kPartsApart * 4;
+// Quads of a row that a thread of its team holds: its own of the inputs from `from` on, a multiple of four of
+// them.
+template <int Held>
+struct HeldRow {
+  Floats4 quad[Held] = {};
+  std::int32_t n, step, first;
 
-// Codes of a row by its team: put(k, word) for each four of `columns`. In all threads of a block, whose rows
-// are [first, first + rows). A thread holds `Held` quads; of what does not fit they are made once more.
-template <int Held, typename Put>
-ASSAY_DEVICE RowScale code_row(const QuantizeArgs& a, std::int64_t row, std::int64_t first_row,
-                               std::int64_t rows, const RowTeam& team, std::int32_t columns,
-                               std::int64_t byte, const Put& put) {
-  RowInputs in(a, row);
-  const std::int32_t step = 4 * team.threads, at_once = Held * step;
-  Floats4 held[Held];
-  const auto fetch = [&](std::int32_t first) {
-    ASSAY_UNROLL
-    for (int i = 0; i < Held; ++i) held[i] = in.raw(first + i * step + 4 * team.thread);
-  };
-  const auto make = [&](std::int32_t first) {
-    ASSAY_UNROLL
-    for (int i = 0; i < Held; ++i) in.make(held[i], first + i * step + 4 * team.thread);
-  };
-  fetch(0);
-  if (in.is_norm) in.of_row = moments_of_row(a, row, first_row, rows, shared<float>(byte + 8 * 16));
-  RowCoder coder(a);
-  RowRange range;
-  ASSAY_NO_UNROLL
-  for (std::int32_t first = 0; first < in.n; first += at_once) {
-    if (first > 0) fetch(first);
-    make(first);
-    ASSAY_UNROLL
-    for (int i = 0; i < Held; ++i) coder.measure(range, held[i]);
-  }
-  if (a.kind == QuantizeArgs::Kind::tensor_range) {
-    const Global<float> ranges(a.ranges);
-    for (std::int64_t i = thread_index(); i < a.rows; i += kCodingThreads)
-      range.take(ranges[2 * i], ranges[2 * i + 1]);
-  }
-  const RowScale scale = coder.set(a, range_of_team(range, team, shared<Floats4>(byte)));
-  ASSAY_NO_UNROLL
-  for (std::int32_t first = 0; first < columns; first += at_once) {
-    if (columns > at_once) {
-      fetch(first);
-      make(first);
-    }
+  ASSAY_DEVICE HeldRow(std::int32_t inputs, const RowTeam& team)
+      : n(inputs), step(4 * team.threads), first(4 * team.thread) {}
+  ASSAY_DEVICE std::int32_t place(int i) const { return first + i * step; }
+  // take(quad, place) for those that there are.
+  template <typename Take>
+  ASSAY_DEVICE void for_each(std::int32_t from, const Take& take) {
     ASSAY_UNROLL
     for (int i = 0; i < Held; ++i)
-      if (const std::int32_t k = first + i * step + 4 * team.thread; k < columns)
-        put(k, coder.codes(held[i], k, in.n));
+      if (const std::int32_t k = from + place(i); k < n) take(quad[i], k);
   }
-  return scale;
+  ASSAY_DEVICE void fetch(const Global<const float>& x, std::int32_t from) {
+    for_each(from, [&](Floats4& quad, std::int32_t k) { quad = x.load<Floats4>(k / 4); });
+  }
+  ASSAY_DEVICE void multiply(const Global<const float>& by, std::int32_t from) {
+    for_each(from, [&](Floats4& quad, std::int32_t k) {
+      const Floats4 factor = by.load<Floats4>(k / 4);
+      ASSAY_UNROLL
+      for (int j = 0; j < 4; ++j) quad.x[j] *= factor.x[j];
+    });
+  }
+  ASSAY_DEVICE void norm(const FusedPrologue& made, const Moments& of_row, std::int32_t from) {
+    const Global<const float> gain(made.gain), bias(made.bias);
+    for_each(from, [&](Floats4& quad, std::int32_t) {
+      ASSAY_UNROLL
+      for (int j = 0; j < 4; ++j) quad.x[j] = (quad.x[j] - of_row.mean) * of_row.scale;
+    });
+    multiply(gain, from);
+    if (!bias) return;
+    for_each(from, [&](Floats4& quad, std::int32_t k) {
+      const Floats4 more = bias.load<Floats4>(k / 4);
+      ASSAY_UNROLL
+      for (int j = 0; j < 4; ++j) quad.x[j] += more.x[j];
+    });
+  }
+};
+
+// Codes of a row by its team: put(k, word) for each four of `columns`; moments() of the row, of which a norm
+// is made. In all threads of a block, with an element of `partial` a warp. What the team does not hold at
+// once is made again for its codes.
+template <int Held, bool CanBeNormed, typename MomentsOf, typename Put>
+ASSAY_DEVICE RowScale code_row(const QuantizeArgs& a, std::int64_t row, const RowTeam& team,
+                               std::int32_t columns, const Shared<Floats4>& partial, const MomentsOf& moments,
+                               const Put& put) {
+  const Global<const float> x = Global<const float>(a.x) + row * a.x_stride, factors(a.factors);
+  HeldRow<Held> held(static_cast<std::int32_t>(a.inputs), team);
+  const std::int32_t at_once = Held * held.step;
+  const bool is_norm = CanBeNormed && a.made.kind == FusedPrologue::Kind::norm,
+             is_rounded = a.kind == QuantizeArgs::Kind::symmetric && a.threshold > 0;
+  Moments of_row{0, 1};
+  RowRange range;
+  RowCoder coder;
+  ASSAY_NO_UNROLL
+  for (int pass = 0; pass < 2; ++pass) {
+    if (pass == 1) coder.set(a, range.of_team(team, partial));
+    ASSAY_NO_UNROLL
+    for (std::int32_t from = 0; from < columns; from += at_once) {
+      if (pass == 0 || columns > at_once) {
+        held.fetch(x, from);
+        if (is_norm && pass == 0 && from == 0) of_row = moments();
+        if (is_norm) held.norm(a.made, of_row, from);
+        if (factors) held.multiply(factors, from);
+        if (is_rounded)
+          held.for_each(from, [&](Floats4& quad, std::int32_t) {
+            ASSAY_UNROLL
+            for (int j = 0; j < 4; ++j) quad.x[j] = rounded_to_f16(quad.x[j]);
+          });
+      }
+      if (pass == 0) {
+        held.for_each(from, [&](const Floats4& quad, std::int32_t) { range.take(quad); });
+        continue;
+      }
+      // The scale of the least magnitudes of all overflows: all but zero are as large as the largest.
+      const bool overflows = coder.inverse == infinity();
+      if (overflows)
+        held.for_each(from, [&](Floats4& quad, std::int32_t) {
+          ASSAY_UNROLL
+          for (int j = 0; j < 4; ++j) quad.x[j] *= quad.x[j] == 0 ? 0.0F : infinity();
+        });
+      const float inverse = overflows ? 1.0F : coder.inverse;
+      ASSAY_UNROLL
+      for (int i = 0; i < Held; ++i)
+        if (const std::int32_t k = from + held.place(i); k < columns)
+          put(k, k < held.n ? coder.codes(held.quad[i], inverse) : 0U);
+    }
+  }
+  return coder.scale;
 }
 
 }  // namespace assay::cuda::device

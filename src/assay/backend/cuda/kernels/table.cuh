@@ -64,11 +64,6 @@ inline void add_multiplications(Kernels& k) {
 #undef ASSAY_INT8
 #undef ASSAY_FOR_BLOCKS
 #undef ASSAY_ORDERED
-  k.gated_int8[0] = {"gated_int8<8>", device::ordered_int8<1, 2>};
-  k.gated_int8[1] = {"gated_int8<16>", device::ordered_int8<2, 2>};
-  k.gated_int8[2] = {"gated_int8<32>", device::ordered_int8<4, 2>};
-  k.coded_int8 = {"coded_int8", device::coded_int8<1>};
-  k.coded_gated_int8 = {"coded_gated_int8", device::coded_int8<2>};
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
   k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
   k.linear_grouped = {"linear_grouped", device::linear_grouped};
@@ -88,6 +83,16 @@ inline void add_multiplications(Kernels& k) {
   k.gemm_int8[1] = {"gemm_int8<128x128>", device::gemm_int8<2, 8>};
   k.add_ranges = {"add_ranges", add_ranges_of_gemm};
   k.add_int8_ranges = {"add_int8_ranges", add_ranges_of_int8};
+}
+
+inline void add_int8_multiplications(Kernels& k) {
+  k.gated_int8[0] = {"gated_int8<8>", device::ordered_int8<1, 2>};
+  k.gated_int8[1] = {"gated_int8<16>", device::ordered_int8<2, 2>};
+  k.gated_int8[2] = {"gated_int8<32>", device::ordered_int8<4, 2>};
+  k.coded_int8 = {"coded_int8", device::coded_int8<1, false>};
+  k.coded_gated_int8 = {"coded_int8<gated>", device::coded_int8<2, false>};
+  k.normed_int8 = {"coded_int8<normed>", device::coded_int8<1, true>};
+  k.normed_gated_int8 = {"coded_int8<normed, gated>", device::coded_int8<2, true>};
 }
 
 inline Kernels kernel_table() {
@@ -113,6 +118,7 @@ inline Kernels kernel_table() {
   k.attend_int8[2] = {"attend_int8<256>", attend_tiles<Codes, 256, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_multiplications(k);
+  add_int8_multiplications(k);
   k.mark_outliers = {"mark_outliers", device::mark_outliers};
   k.list_outliers = {"list_outliers", device::list_outliers};
   k.ranges = {"ranges", row_ranges};
