@@ -190,7 +190,7 @@ ASSAY_DEVICE void finish_codes(const LinearInt8Args& a, const Int8Place& at, con
   const auto columns = static_cast<std::int32_t>(Strips == 2 ? to.gated : a.weight.outputs);
   ASSAY_NO_UNROLL
   for (int i = thread_index(); i < kRows * kColumns; i += kLinearThreads) {
-    if (at.first_row + i / kWarp * 2 >= a.rows) break;  // of all lanes of a warp
+    if (at.first_row + i / kWarp * 2 >= a.rows) break;  // a whole warp leaves
     const int row_of_block = i / kColumns;
     const std::int64_t row = at.first_row + row_of_block;
     const bool exists = own.exists && row < a.rows;
