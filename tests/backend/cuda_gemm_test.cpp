@@ -111,7 +111,7 @@ TEST_F(CudaGemmKernels, MultipliesCodesAsFewRowsDo) {
                                    .x_stride = c.inputs,
                                    .to = {.out = out, .out_stride = c.outputs},
                                    .scratch = {memory.of<std::byte>(at_of(bytes)), bytes}});
-      EXPECT_EQ(runtime->launches(), rows > 16 && c.processors > 1 ? 2 : 1);
+      EXPECT_EQ(runtime->launches(), c.processors > 1 ? 2 : 1);
       return memory.get(out, at_of(rows * c.outputs));
     };
     const Floats many = multiply(0, c.rows);

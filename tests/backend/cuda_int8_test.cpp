@@ -199,6 +199,20 @@ TEST_F(CudaInt8Kernels, ListsEveryOutlierThereIs) {
   EXPECT_EQ(get(args.outliers, static_cast<std::int64_t>(wanted.size())), wanted);
 }
 
+// Word 4 t + 2 s + h of 16 holds the four codes from 32 s + 16 h + 4 t on.
+std::vector<std::int8_t> in_order(const std::vector<std::int8_t>& codes, std::int64_t rows,
+                                  std::int64_t stride) {
+  const std::int64_t to_stride = round_up(stride, 64);
+  std::vector<std::int8_t> ordered(at_of(rows * to_stride));
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t k = 0; k < stride; ++k) {
+      const std::int64_t s = k / 32 % 2, h = k / 16 % 2, t = k / 4 % 4;
+      ordered[at_of(row * to_stride + k / 64 * 64 + (4 * t + 2 * s + h) * 4 + k % 4)] =
+          codes[at_of(row * stride + k)];
+    }
+  return ordered;
+}
+
 TEST_F(CudaInt8Kernels, MultipliesCodesExactly) {
   for (const Shape& shape : kShapes)
     for (const bool has_zero_points : {false, true})
@@ -235,7 +249,14 @@ TEST_F(CudaInt8Kernels, MultipliesCodesExactly) {
           args.outlier_count = put(std::vector<std::int32_t>{static_cast<std::int32_t>(outliers.size())});
         }
         run(*runtime_, args);
-        const Floats got = get(out, shape.rows * shape.outputs);
+        Floats got = get(out, shape.rows * shape.outputs);
+        if (shape.rows <= kFewInt8Rows) {
+          args.is_ordered = true;
+          args.codes = put(in_order(codes, shape.rows, stride));
+          args.codes_stride = round_up(stride, 64);
+          run(*runtime_, args);
+          EXPECT_EQ(get(out, shape.rows * shape.outputs), got);
+        }
         for (std::int64_t row = 0; row < shape.rows; ++row)
           for (std::int64_t output = 0; output < shape.outputs; ++output) {
             std::int32_t sum = has_zero_points ? -zero_points[at_of(row)] * sums[at_of(output)] : 0;

@@ -14,8 +14,8 @@ using CudaManyRows = CudaKernels;
 // Calls run(first, rows) for parts of few rows.
 template <typename Run>
 void in_parts(std::int64_t rows, const Run& run_part) {
-  for (std::int64_t first = 0; first < rows; first += kFewRows)
-    run_part(first, std::min(kFewRows, rows - first));
+  for (std::int64_t first = 0; first < rows; first += kMinorRows)
+    run_part(first, std::min(kMinorRows, rows - first));
 }
 
 TEST_F(CudaManyRows, GateAsFewDo) {

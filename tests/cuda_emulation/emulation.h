@@ -118,6 +118,7 @@ class Global {
   U load_written(std::int64_t i) const {
     return load<U>(i);
   }
+  void prefetch(std::int64_t i) const { (void)load<std::uint32_t>(i); }
   template <typename U>
   Global<U> as() const {
     return Global<U>(reinterpret_cast<U*>(address_), in_);

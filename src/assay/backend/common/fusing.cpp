@@ -26,11 +26,12 @@ bool is_read_by_gates_alone(const Plan& plan, BufferId id, std::int64_t unit) {
   return true;
 }
 
-// Whether a product of so many inputs can make of them what the operation does.
-bool can_be_made(const Plan& plan, const Op& op, std::int64_t inputs) {
+// Whether a product by such weights can make of its inputs what the operation does.
+bool can_be_made(const Plan& plan, const Op& op, const WeightSpec& weight) {
   if (const auto* norm = std::get_if<NormOp>(&op.kind)) return norm->groups == 1 && norm->column == 0;
   const auto* gate = std::get_if<GatedOp>(&op.kind);
-  return gate != nullptr && plan.buffers[static_cast<std::size_t>(gate->out)].columns == inputs;
+  return gate != nullptr && !is_int8(weight.format) &&
+         plan.buffers[static_cast<std::size_t>(gate->out)].columns == weight.columns;
 }
 
 bool is_read_from(const Plan& plan, std::size_t first, BufferId id) {
@@ -54,6 +55,12 @@ const RotaryOp* rotation_of_attention(const Plan& plan, std::size_t index) {
   return fits ? rotary : nullptr;
 }
 
+bool quantizes_rows_alone(const Plan& plan, const LinearOp& product) {
+  const WeightFormat& format = plan.weight(product.weight).format;
+  const bool has_outliers = format == formats::kLlmInt8 && product.outlier_threshold > 0;
+  return is_int8(format) && !has_outliers && !product.has_tensor_scale;
+}
+
 std::vector<bool> products_with_gates(const Plan& plan, std::int64_t unit) {
   std::vector<bool> have(plan.ops.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i)
@@ -69,10 +76,11 @@ std::vector<bool> prologues_of_products(const Plan& plan,
     const auto* product = std::get_if<LinearOp>(&plan.ops[i + 1].kind);
     if (product == nullptr) continue;
     const WeightSpec& weight = plan.weight(product->weight);
-    if (is_int8(weight.format) ||
-        (weight.format == formats::kFloat32 && weight.arithmetic.multiply != Multiply::tf32))
+    if (is_int8(weight.format)
+            ? !quantizes_rows_alone(plan, *product)
+            : weight.format == formats::kFloat32 && weight.arithmetic.multiply != Multiply::tf32)
       continue;
-    if (!can_be_made(plan, plan.ops[i], weight.columns)) continue;
+    if (!can_be_made(plan, plan.ops[i], weight)) continue;
     const BufferUse made = buffers_of(plan.ops[i]);
     const BufferId in = made.reads.front(), out = made.writes.front();
     are[i] = product->in == out && out != plan.hidden && !share_memory(in, product->out) &&

@@ -8,6 +8,10 @@ namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
 inline constexpr int kWarp = 32;
 
+struct alignas(16) Floats4 {
+  float at[4];
+};
+
 ASSAY_DEVICE float infinity() {
   return float_of(0x7f800000U);
 }
@@ -113,11 +117,34 @@ ASSAY_DEVICE Moments merged_moments(std::int32_t n, bool subtracts_mean, float e
     squares += squares_about(part(i), elements_of_part(n, i), mean);
   return moments_of_sums(mean, half_warp_sum(squares), n, epsilon);
 }
+// Several parts are on their way at once.
 ASSAY_DEVICE Moments moments_left(const MomentParts& left, std::int64_t row, std::int64_t n,
                                   bool subtracts_mean, float epsilon) {
+  constexpr std::int32_t kAtOnce = 2;
   const Global<const Floats2> parts = Global<float>(left.data).as<const Floats2>() + row * (left.stride / 2);
-  return merged_moments(static_cast<std::int32_t>(n), subtracts_mean, epsilon,
-                        [&](std::int32_t i) { return parts[i]; });
+  const auto elements = static_cast<std::int32_t>(n), count = (elements + kPartElements - 1) / kPartElements;
+  const auto for_each = [&](const auto& add) {
+    ASSAY_NO_UNROLL
+    for (std::int32_t from = thread_index() % kPartsApart; from < count; from += kAtOnce * kPartsApart) {
+      Floats2 held[kAtOnce] = {};
+      ASSAY_UNROLL
+      for (std::int32_t i = 0; i < kAtOnce; ++i)
+        if (from + i * kPartsApart < count) held[i] = parts[from + i * kPartsApart];
+      ASSAY_UNROLL
+      for (std::int32_t i = 0; i < kAtOnce; ++i)
+        if (from + i * kPartsApart < count) add(held[i], from + i * kPartsApart);
+    }
+  };
+  float mean = 0, squares = 0;
+  if (subtracts_mean) {
+    float sum = 0;
+    for_each([&](const Floats2& part, std::int32_t) { sum += part.x; });
+    mean = half_warp_sum(sum) / static_cast<float>(elements);
+  }
+  for_each([&](const Floats2& part, std::int32_t i) {
+    squares += squares_about(part, elements_of_part(elements, i), mean);
+  });
+  return moments_of_sums(mean, half_warp_sum(squares), elements, epsilon);
 }
 // From the row itself, in all threads: of up to 256 elements each warp makes them for itself, of more a block
 // of 256 threads together, with 16 floats of shared memory.

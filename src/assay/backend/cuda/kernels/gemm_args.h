@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "assay/backend/cuda/kernels/linear_args.h"
+#include "assay/backend/cuda/kernels/int8_args.h"
 #include "assay/backend/cuda/runtime.h"
 
 namespace assay::cuda {

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "assay/backend/cuda/kernels/gemm_args.h"
+#include "assay/backend/cuda/kernels/int8_args.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
 #include "assay/backend/cuda/runtime.h"
 #include "assay/plan/elementwise.h"
@@ -219,6 +220,7 @@ void run(Runtime& runtime, const AttendArgs& args);
 void run(Runtime& runtime, const LinearArgs& args);
 void run(Runtime& runtime, const QuantizeArgs& args);
 void run(Runtime& runtime, const LinearInt8Args& args);
+void run(Runtime& runtime, const QuantizedLinearArgs& args);
 void run(Runtime& runtime, const QuantizeGroupsArgs& args);
 void run(Runtime& runtime, const LinearInt8ActivationsArgs& args);
 void run(Runtime& runtime, const BendArgs& args);
@@ -260,7 +262,9 @@ struct Kernels {
   Kernel<LinearArgs> four_bit_float32;
   Kernel<LinearArgs> four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
-  Kernel<LinearInt8Args> linear_int8[kRowBlocks];
+  // Without a gate and with one; of rows that the blocks quantize, or norm and quantize, and of codes.
+  Kernel<QuantizedLinearArgs> coded_int8, coded_gated_int8, normed_int8, normed_gated_int8;
+  Kernel<LinearInt8Args> ordered_int8[kRowBlocks], gated_int8[kRowBlocks - 1];
   Kernel<QuantizeGroupsArgs> quantize_groups;
   Kernel<LinearInt8ActivationsArgs> linear_int8_activations[kRowBlocks];
   Kernel<RoundArgs> round_inputs;

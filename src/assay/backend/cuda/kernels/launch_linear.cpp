@@ -1,6 +1,5 @@
 // Which kernels a matrix multiplication takes, and what of its inputs, and the shape of their launches.
 #include <algorithm>
-#include <cmath>
 
 #include "assay/backend/cuda/kernels/kernels.h"
 #include "assay/backend/cuda/kernels/launch_shapes.h"
@@ -10,11 +9,6 @@
 namespace assay::cuda {
 
 namespace {
-
-// Bytes of partial sums, as kernels/linear.cuh lays them out: [8][rows][17].
-std::uint32_t partial_bytes(std::int64_t rows) {
-  return count_of(8 * rows * 17 * 4);
-}
 
 // Rows go by 8, 16, 32 or 64.
 template <typename Args>
@@ -289,35 +283,16 @@ void run(Runtime& runtime, const LinearArgs& args) {
          args);
 }
 
-void run(Runtime& runtime, const QuantizeArgs& args) {
-  if (args.rows == 0) return;
-  if (args.codes_stride % 32 != 0 || args.codes_stride < args.inputs)
-    throw Error("rows of int8 codes are {} apart; a multiple of 32 was expected, {} or more",
-                args.codes_stride, args.inputs);
-  const Kernels& kernels = runtime.kernels();
-  if (args.kind == QuantizeArgs::Kind::symmetric && args.threshold > 0 && std::isfinite(args.threshold)) {
-    launch(runtime, kernels.mark_outliers,
-           {.grid_x = blocks_of(args.inputs, kThreads), .block = count_of(kThreads)}, args);
-    launch_blocks(runtime, kernels.list_outliers, args, 1);
-  }
-  if (args.kind == QuantizeArgs::Kind::tensor_range) launch_blocks(runtime, kernels.ranges, args, args.rows);
-  launch_blocks(runtime, kernels.quantize, args, args.rows);
-}
-
-void run(Runtime& runtime, const LinearInt8Args& args) {
-  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args)) return;
-  constexpr std::int64_t kFewInt8Rows = 16;
-  if (fits_gemm(args.rows, kFewInt8Rows, args.weight) && args.weight.inputs > 0) {
-    const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),
-                                   .x_stride = args.codes_stride,
-                                   .rows = args.rows,
-                                   .weight = args.weight,
-                                   .partial = {}},
-                            .linear = args};
-    return launch_gemm(runtime, runtime.kernels().gemm_int8, runtime.kernels().add_int8_ranges, gemm,
-                       args.scratch);
-  }
-  launch_linear(runtime, runtime.kernels().linear_int8, args, 0);
+bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args) {
+  if (!fits_gemm(args.rows, 0, args.weight) || args.weight.inputs == 0) return false;
+  const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),
+                                 .x_stride = args.codes_stride,
+                                 .rows = args.rows,
+                                 .weight = args.weight,
+                                 .partial = {}},
+                          .linear = args};
+  launch_gemm(runtime, runtime.kernels().gemm_int8, runtime.kernels().add_int8_ranges, gemm, args.scratch);
+  return true;
 }
 
 void run(Runtime& runtime, const QuantizeGroupsArgs& args) {

@@ -14,6 +14,11 @@ inline std::uint32_t blocks_of(std::int64_t n, std::int64_t unit) {
   return count_of((n + unit - 1) / unit);
 }
 
+// Bytes of partial sums, as kernels/linear.cuh lays them out: [8][rows][17].
+inline std::uint32_t partial_bytes(std::int64_t rows) {
+  return count_of(8 * rows * 17 * 4);
+}
+
 // A row or an operation of nothing launches nothing.
 template <typename Args>
 void launch_rows(Runtime& runtime, const Kernel<Args>& kernel, const Args& args, std::int64_t n) {
@@ -31,5 +36,8 @@ void launch_blocks(Runtime& runtime, const Kernel<Args>& kernel, const Args& arg
   launch(runtime, kernel,
          {.grid_x = count_of(blocks), .block = count_of(kThreads), .shared_bytes = kReduceBytes}, args);
 }
+
+// The kernels of many rows, of codes that are not in order; false where they take none of this shape.
+bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args);
 
 }  // namespace assay::cuda

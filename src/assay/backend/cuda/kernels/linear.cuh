@@ -336,16 +336,16 @@ linear_int8_activations(LinearInt8ActivationsArgs a) {
              [&](std::int64_t row, std::int64_t output, float sum) { finish(a.to, row, output, sum); });
 }
 
-// What a sum of codes becomes.
-ASSAY_DEVICE float value_of_codes(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
-                                  std::int32_t sum) {
+// What a sum of codes becomes, of a row with this absmax and an output with this scale; and with what
+// outliers add to it.
+ASSAY_DEVICE float value_of_codes(std::int32_t sum, float absmax, float scale) {
   constexpr float kUnit = 1.0F / (127 * 127);
-  const Global<const std::byte> data(a.weight.data);
-  if (a.zero_points)
-    sum -= Global<const std::int32_t>(a.zero_points)[row] * Global<const std::int32_t>(a.sums)[output];
-  const float scale = Global<const float>(a.weight.scales)[output];
-  float value = static_cast<float>(sum) * (Global<const float>(a.absmax)[row] * kUnit * scale);
+  return static_cast<float>(sum) * (absmax * kUnit * scale);
+}
+ASSAY_DEVICE float add_outliers(const LinearInt8Args& a, std::int64_t row, std::int64_t output, float scale,
+                                float value) {
   const std::int64_t outliers = a.outliers ? Global<const std::int32_t>(a.outlier_count)[0] : 0;
+  const Global<const std::byte> data(a.weight.data);
   const float unit = scale * (1.0F / 127.0F);
   for (std::int64_t i = 0; i < outliers; ++i) {
     const std::int64_t k = Global<const std::int32_t>(a.outliers)[i];
@@ -354,40 +354,16 @@ ASSAY_DEVICE float value_of_codes(const LinearInt8Args& a, std::int64_t row, std
   }
   return value;
 }
+ASSAY_DEVICE float value_of_codes(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
+                                  std::int32_t sum) {
+  if (a.zero_points)
+    sum -= Global<const std::int32_t>(a.zero_points)[row] * Global<const std::int32_t>(a.sums)[output];
+  const float scale = Global<const float>(a.weight.scales)[output];
+  return add_outliers(a, row, output, scale, value_of_codes(sum, Global<const float>(a.absmax)[row], scale));
+}
 ASSAY_DEVICE void finish_int8(const LinearInt8Args& a, std::int64_t row, std::int64_t output,
                               std::int32_t sum) {
   finish(a.to, row, output, value_of_codes(a, row, output, sum));
-}
-
-// int8 codes: sums are exact.
-template <int Blocks>
-ASSAY_KERNEL_OF(kLinearThreads)
-linear_int8(LinearInt8Args a) {
-  const LinearPlace at(a.weight, 8 * Blocks);
-  const Global<const std::byte> data(a.weight.data);
-  TileStream<kTilesAhead<Blocks>> tiles(at, data);
-  wait_for_previous();
-  const Global<const std::byte> x = Global<const std::int8_t>(a.codes).as<const std::byte>();
-  std::int32_t c[Blocks][4] = {};
-  tiles.for_each([&](const Words4& w, std::int64_t i) {
-    ASSAY_UNROLL
-    for (int block = 0; block < Blocks; ++block) {
-      const std::int64_t row = at.first_row + 8 * block + at.g;
-      std::uint32_t b[2] = {0, 0};
-      if (row < a.rows) {
-        const std::int64_t word = (row * a.codes_stride + i * 32) / 4 + at.t;
-        b[0] = x.load<std::uint32_t>(word);
-        b[1] = x.load<std::uint32_t>(word + 4);
-      }
-      mma_s8(c[block], w.word, b);
-    }
-  });
-  const Shared<std::int32_t> partial = shared<std::int32_t>(0);
-  ASSAY_UNROLL
-  for (int block = 0; block < Blocks; ++block) put_partial(partial, at, 8 * Blocks, 8 * block, c[block]);
-  add_ranges(
-      partial, at, 8 * Blocks, a.rows, a.weight.outputs,
-      [&](std::int64_t row, std::int64_t output, std::int32_t sum) { finish_int8(a, row, output, sum); });
 }
 
 }  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR

@@ -151,58 +151,6 @@ struct LinearArgs {
   ManyRows many_rows = ManyRows::ranges;  // warpgroups: where device and format allow
 };
 
-// Rows of float32 to int8 codes, as the CPU has it (backend/cpu/kernels/kernels.h, QuantizeArgs):
-// codes[row][k], rows codes_stride apart (a multiple of 32, at least inputs; 16-byte aligned memory), zero
-// from `inputs` on.
-//   symmetric     codes = rint(x * (127 / largest)), scale `absmax` of the row; of LLM.int8() where
-//                 `threshold` is not 0: inputs are rounded to float16, those of magnitude `threshold` or more
-//                 count for nothing, features where any row has one are outliers and become 0. An infinite
-//                 threshold: no feature is one.
-//   row_ranges    a scale and a zero point for each row, from its range with zero
-//   tensor_range  a scale and a zero point of all rows together, whatever is not finite left out
-//   fixed         known beforehand
-struct QuantizeArgs {
-  enum class Kind : std::int32_t { symmetric, row_ranges, tensor_range, fixed };
-  Kind kind = Kind::symmetric;
-  DevicePointer<const float> x = {};
-  std::int64_t x_stride = 0, rows = 0, inputs = 0;
-  DevicePointer<const float> factors = {};  // [inputs]: what inputs are multiplied by first; null: 1
-  float threshold = 0;
-  float fixed_scale = 0;
-  std::int32_t fixed_zero_point = 0;  // for codes from -128 on
-  // Written.
-  DevicePointer<std::int8_t> codes = {};
-  std::int64_t codes_stride = 0;
-  DevicePointer<float> absmax = {};  // [rows]; ranges: 127 * scale. NaN of a row that is not finite
-  DevicePointer<std::int32_t> zero_points =
-      {};  // [rows], of codes from -128 on; of symmetric codes not written
-  // tensor_range alone: [2 * rows]
-  DevicePointer<float> ranges = {};
-  // A finite threshold alone. marks [inputs]: 1 where a feature is an outlier; outliers [inputs]: which they
-  // are, ascending; outlier_count [1]; seen [2]: what every run adds to: outliers, features.
-  DevicePointer<std::uint8_t> marks = {};
-  DevicePointer<std::int32_t> outliers = {}, outlier_count = {};
-  DevicePointer<std::int64_t> seen = {};
-};
-
-// Codes of rows times an int8 matrix: (sum of (code - zero point) * weight) * (absmax * scale / 127^2), plus
-// x * (code * (scale / 127)) for each outlier. Sums of codes are exact.
-struct LinearInt8Args {
-  DevicePointer<const std::int8_t> codes = {};
-  std::int64_t codes_stride = 0, rows = 0;
-  DevicePointer<const float> absmax = {};              // [rows]
-  DevicePointer<const std::int32_t> zero_points = {};  // [rows], or null: 0
-  DevicePointer<const std::int32_t> sums = {};         // [outputs], of the weights' codes; with zero_points
-  Matrix weight = {};
-  // For LLM.int8(), as QuantizeArgs writes them; null: none.
-  DevicePointer<const std::int32_t> outliers = {}, outlier_count = {};
-  DevicePointer<const float> x = {};  // [rows, inputs], of outliers
-  std::int64_t x_stride = 0;
-  Epilogue to = {};
-  Scratch scratch = {};
-  ManyRows many_rows = ManyRows::ranges;
-};
-
 // Rows to int8 with a scale for each group of inputs, for 4-bit weights: codes = rint(x * (127 / largest of
 // the group)), scales[row][group of the row] = largest / 127 * unit, all NaN of a row that is not finite.
 struct QuantizeGroupsArgs {

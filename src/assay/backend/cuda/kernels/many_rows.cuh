@@ -7,9 +7,6 @@
 
 namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
-struct alignas(16) Floats4 {
-  float at[4];
-};
 struct alignas(8) Words2 {
   std::uint32_t word[2];
 };

@@ -1,24 +1,29 @@
 // Rows of activations to int8 codes.
 #pragma once
 
-#include "assay/backend/cuda/kernels/common.cuh"
+#include "assay/backend/cuda/kernels/row_codes.cuh"
 
 namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
 
-inline constexpr int kQuantizeThreads = 256;
+inline constexpr int kQuantizeThreads = kCodingThreads;
 
-// Rows of a QuantizeArgs, times the factors.
-struct FactoredRow {
-  Global<const float> x, factors;
+// Inputs of a row of a QuantizeArgs as they become codes: one by one.
+struct InputsOfRow {
+  Global<const float> x, factors, gain, bias;
+  bool is_norm;
+  Moments of_row{0, 1};
 
-  ASSAY_DEVICE FactoredRow(const QuantizeArgs& a, std::int64_t row)
-      : x(Global<const float>(a.x) + row * a.x_stride), factors(a.factors) {}
-  ASSAY_DEVICE float operator[](std::int64_t i) const { return factors ? x[i] * factors[i] : x[i]; }
+  ASSAY_DEVICE InputsOfRow(const QuantizeArgs& a, std::int64_t row)
+      : x(Global<const float>(a.x) + row * a.x_stride),
+        factors(a.factors),
+        gain(a.made.gain),
+        bias(a.made.bias),
+        is_norm(a.made.kind == FusedPrologue::Kind::norm) {}
+  ASSAY_DEVICE float operator[](std::int64_t i) const {
+    const float value = is_norm ? normed(x[i], of_row, gain, bias, i) : x[i];
+    return factors ? value * factors[i] : value;
+  }
 };
-
-ASSAY_DEVICE float rounded_to_f16(float x) {
-  return f16_value(f16_bits(x));
-}
 
 // A thread per feature, which looks at all rows.
 ASSAY_KERNEL_OF(kQuantizeThreads) mark_outliers(QuantizeArgs a) {
@@ -73,7 +78,7 @@ ASSAY_KERNEL_OF(kQuantizeThreads) list_outliers(QuantizeArgs a) {
 ASSAY_KERNEL_OF(kQuantizeThreads) row_ranges(QuantizeArgs a) {
   wait_for_previous();
   const Shared<float> partial = shared<float>(0);
-  const FactoredRow x(a, block_x());
+  const InputsOfRow x(a, block_x());
   float low = 0, high = 0;
   for (std::int64_t i = thread_index(); i < a.inputs; i += kQuantizeThreads) {
     const float value = x[i];
@@ -89,28 +94,7 @@ ASSAY_KERNEL_OF(kQuantizeThreads) row_ranges(QuantizeArgs a) {
   ranges[2 * block_x() + 1] = high;
 }
 
-struct RowCode {
-  float scale, inverse;
-  std::int32_t zero_point;
-};
-// As the CPU has it (backend/cpu/kernels/kernels.h).
-ASSAY_DEVICE RowCode code_of_range(float low, float high) {
-  const float range = high - low;
-  if (!(range >= 1e-35F)) return {0, 0, 0};
-  if (range == infinity()) return {not_a_number(), 0, 0};
-  const float scale = range / 255.0F, inverse = 1.0F / scale;
-  return {scale, inverse, static_cast<std::int32_t>(rintf(-low * inverse)) - 128};
-}
-// The code of all rows together, as quant/calibration.h has it (dynamic_uint8_code).
-ASSAY_DEVICE RowCode code_of_tensor(float low, float high) {
-  if (low == high) return {1, 1, -128};
-  const float scale = (high - low) / 255.0F;
-  if (!(scale > 0)) return {0, 0, 0};
-  return {scale, 1.0F / scale,
-          static_cast<std::int32_t>(rintf(smaller(larger(-low / scale, 0.0F), 255.0F))) - 128};
-}
-
-ASSAY_DEVICE RowCode code_of_row(const QuantizeArgs& a, const FactoredRow& x, const Shared<float>& partial) {
+ASSAY_DEVICE RowCode code_of_row(const QuantizeArgs& a, const InputsOfRow& x, const Shared<float>& partial) {
   if (a.kind == QuantizeArgs::Kind::fixed) return {a.fixed_scale, 1.0F / a.fixed_scale, a.fixed_zero_point};
   float low = 0, high = 0;
   if (a.kind == QuantizeArgs::Kind::tensor_range) {
@@ -131,8 +115,13 @@ ASSAY_DEVICE RowCode code_of_row(const QuantizeArgs& a, const FactoredRow& x, co
   return a.kind == QuantizeArgs::Kind::tensor_range ? code_of_tensor(low, high) : code_of_range(low, high);
 }
 
-ASSAY_DEVICE void quantize_range(const QuantizeArgs& a, std::int64_t row, const Shared<float>& partial) {
-  const FactoredRow x(a, row);
+// Code i of a row, which may lie in order.
+ASSAY_DEVICE std::int64_t place_of_code(const QuantizeArgs& a, std::int64_t i) {
+  return a.is_ordered ? std::int64_t{word_of_codes(static_cast<std::int32_t>(i))} * 4 + i % 4 : i;
+}
+
+ASSAY_DEVICE void quantize_range(const QuantizeArgs& a, const InputsOfRow& x, std::int64_t row,
+                                 const Shared<float>& partial) {
   const RowCode code = code_of_row(a, x, partial);
   const Global<std::int8_t> codes = Global<std::int8_t>(a.codes) + row * a.codes_stride;
   bool has_others = false;
@@ -143,7 +132,7 @@ ASSAY_DEVICE void quantize_range(const QuantizeArgs& a, std::int64_t row, const 
       value = rintf(x[i] * code.inverse) + static_cast<float>(code.zero_point);
       value = smaller(value > -128.0F ? value : -128.0F, 127.0F);
     }
-    codes[i] = static_cast<std::int8_t>(value);
+    codes[place_of_code(a, i)] = static_cast<std::int8_t>(value);
   }
   has_others = block_any(has_others, partial);
   if (thread_index() != 0) return;
@@ -151,8 +140,8 @@ ASSAY_DEVICE void quantize_range(const QuantizeArgs& a, std::int64_t row, const 
   if (a.zero_points) Global<std::int32_t>(a.zero_points)[row] = code.zero_point;
 }
 
-ASSAY_DEVICE void quantize_symmetric(const QuantizeArgs& a, std::int64_t row, const Shared<float>& partial) {
-  const FactoredRow x(a, row);
+ASSAY_DEVICE void quantize_symmetric(const QuantizeArgs& a, const InputsOfRow& x, std::int64_t row,
+                                     const Shared<float>& partial) {
   const bool is_rounded = a.threshold > 0, has_outliers = is_rounded && a.threshold < infinity();
   const Global<std::uint8_t> marks(a.marks);
   const auto counts = [&](float value) { return a.threshold == 0 || fabsf(value) < a.threshold; };
@@ -174,18 +163,43 @@ ASSAY_DEVICE void quantize_symmetric(const QuantizeArgs& a, std::int64_t row, co
       // For the least magnitudes of all the scale overflows.
       if (counts(value)) code = smaller(larger(rintf(value * scale), -127.0F), 127.0F);
     }
-    codes[i] = static_cast<std::int8_t>(code == code ? code : 0.0F);
+    codes[place_of_code(a, i)] = static_cast<std::int8_t>(code == code ? code : 0.0F);
   }
   if (thread_index() == 0) Global<float>(a.absmax)[row] = has_others ? not_a_number() : largest;
 }
 
+// Whole quads of rows that have codes of their own.
+ASSAY_DEVICE bool has_quads(const QuantizeArgs& a) {
+  return Global<const float>(a.x).is_aligned(16) && a.x_stride % 4 == 0 && a.inputs % 4 == 0 &&
+         a.kind != QuantizeArgs::Kind::tensor_range && !a.marks;
+}
+
 // A block per row.
 ASSAY_KERNEL_OF(kQuantizeThreads) quantize_rows(QuantizeArgs a) {
+  const FusedPrologue& made = a.made;
+  prefetch_vector(Global<const float>(made.gain), a.inputs);
+  prefetch_vector(Global<const float>(made.bias), a.inputs);
+  prefetch_vector(Global<const float>(a.factors), a.inputs);
   wait_for_previous();
-  if (a.kind == QuantizeArgs::Kind::symmetric)
-    quantize_symmetric(a, block_x(), shared<float>(0));
-  else
-    quantize_range(a, block_x(), shared<float>(0));
+  const std::int64_t row = block_x();
+  InputsOfRow in(a, row);
+  if (in.is_norm)
+    in.of_row = made.moments.data
+                    ? moments_of_team(a, row, RowTeam::of(1), true, shared<Floats2>(kPartsAt))
+                    : moments_of(in.x, a.inputs, made.subtracts_mean, made.epsilon, shared<float>(kPartsAt));
+  if (!has_quads(a))
+    return a.kind == QuantizeArgs::Kind::symmetric ? quantize_symmetric(a, in, row, shared<float>(0))
+                                                   : quantize_range(a, in, row, shared<float>(0));
+  const Global<std::uint32_t> out =
+      Global<std::int8_t>(a.codes).as<std::uint32_t>() + row * (a.codes_stride / 4);
+  const RowScale scale = code_row<4, true>(
+      a, row, RowTeam::of(1), static_cast<std::int32_t>(a.codes_stride), shared<Floats4>(0),
+      [&] { return in.of_row; },
+      [&](std::int32_t k, std::uint32_t word) { out[a.is_ordered ? word_of_codes(k) : k / 4] = word; });
+  if (thread_index() != 0) return;
+  Global<float>(a.absmax)[row] = scale.absmax;
+  if (a.zero_points && a.kind != QuantizeArgs::Kind::symmetric)
+    Global<std::int32_t>(a.zero_points)[row] = scale.zero_point;
 }
 
 // A block per row, a warp per group.

@@ -13,6 +13,7 @@
 #include "assay/backend/cuda/kernels/many_rows.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
 #include "assay/backend/cuda/kernels/ordered.cuh"
+#include "assay/backend/cuda/kernels/ordered_int8.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 #include "assay/backend/cuda/kernels/warpgroups.cuh"
@@ -54,7 +55,7 @@ inline void add_multiplications(Kernels& k) {
 #define ASSAY_NARROW_BF16(blocks, strips, is_normed, is_wide) \
   ordered_codes<Bfloat16, false, blocks, strips, is_normed>
 #define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
-#define ASSAY_INT8(blocks) device::linear_int8<blocks>
+#define ASSAY_INT8(blocks) device::ordered_int8<blocks, 1>
   ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
   ASSAY_ORDERED(ordered_float16, ASSAY_F16);
   ASSAY_ORDERED(ordered_bfloat16, ASSAY_BF16);
@@ -63,7 +64,7 @@ inline void add_multiplications(Kernels& k) {
   ASSAY_ORDERED(narrow_float16, ASSAY_NARROW_F16);
   ASSAY_ORDERED(narrow_bfloat16, ASSAY_NARROW_BF16);
   ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
-  ASSAY_FOR_BLOCKS(linear_int8, ASSAY_INT8);
+  ASSAY_FOR_BLOCKS(ordered_int8, ASSAY_INT8);
 #undef ASSAY_TF32
 #undef ASSAY_F16
 #undef ASSAY_BF16
@@ -128,6 +129,16 @@ inline void add_warpgroups(WarpgroupKernels& k) {
 #undef ASSAY_FOR_SHAPES
 }
 
+inline void add_int8_multiplications(Kernels& k) {
+  k.gated_int8[0] = {"gated_int8<8>", device::ordered_int8<1, 2>};
+  k.gated_int8[1] = {"gated_int8<16>", device::ordered_int8<2, 2>};
+  k.gated_int8[2] = {"gated_int8<32>", device::ordered_int8<4, 2>};
+  k.coded_int8 = {"coded_int8", device::coded_int8<1, false>};
+  k.coded_gated_int8 = {"coded_int8<gated>", device::coded_int8<2, false>};
+  k.normed_int8 = {"coded_int8<normed>", device::coded_int8<1, true>};
+  k.normed_gated_int8 = {"coded_int8<normed, gated>", device::coded_int8<2, true>};
+}
+
 inline Kernels kernel_table() {
   using namespace device;
   Kernels k;
@@ -160,6 +171,7 @@ inline Kernels kernel_table() {
 #if !defined(__CUDACC__) || defined(ASSAY_CUDA_WARPGROUPS)
   add_warpgroups(k.warpgroups);
 #endif
+  add_int8_multiplications(k);
   k.mark_outliers = {"mark_outliers", device::mark_outliers};
   k.list_outliers = {"list_outliers", device::list_outliers};
   k.ranges = {"ranges", row_ranges};

@@ -131,7 +131,7 @@ void WorkspaceLayout::place_int8_inputs(const Plan& plan, Offsets& offsets) {
   for_linears(plan, [&](const LinearOp& op) {
     const WeightSpec& weight = plan.weight(op.weight);
     if (!is_int8(weight.format)) return;
-    widest = std::max(widest, round_up(weight.columns, tile_inputs(MatrixFormat::int8)));
+    widest = std::max(widest, codes_stride(weight.columns));
     has_tensor_scale = has_tensor_scale || op.has_tensor_scale;
     if (weight.format == formats::kLlmInt8 && op.outlier_threshold > 0)
       widest_with_outliers = std::max(widest_with_outliers, weight.columns);

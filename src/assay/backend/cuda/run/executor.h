@@ -109,8 +109,9 @@ class CudaProgram : public Program {
   };
   Around around(const LinearOp& op, std::size_t index, std::int64_t rows) const;
   void multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows, const Around& around);
-  void multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in, std::int64_t rows,
-                     Epilogue to);
+  QuantizeArgs quantization(const LinearOp& op, const OpConstants& constants, std::int64_t rows) const;
+  void multiply_int8(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
+                     const Around& around, Epilogue to);
   const RotaryOp* rotation_before(std::size_t index) const;
   RotateArgs rotation(const RotaryOp& op, std::int64_t rows) const;
   void attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step);

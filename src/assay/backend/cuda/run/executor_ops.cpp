@@ -91,7 +91,7 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, std
               .ordered = around.left,
               .moments = around.moments};
   if (around.gate != nullptr) to.gated = around.out.columns;
-  if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, around.in, rows, to);
+  if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, rows, around, to);
   LinearArgs product{.x = around.in.data,
                      .x_stride = around.in.stride,
                      .rows = rows,
@@ -175,67 +175,67 @@ bool CudaProgram::computes_gate(std::size_t index, std::int64_t rows) const {
   return has_few(rows, neighbours_.gate_rows[index]);
 }
 
-void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, const Buffer& in,
-                                std::int64_t rows, Epilogue to) {
+// Without memory for what the kind of codes has no use for.
+QuantizeArgs CudaProgram::quantization(const LinearOp& op, const OpConstants& constants,
+                                       std::int64_t rows) const {
   const WorkspaceLayout& layout = work_.layout();
   const WeightSpec& weight = weights_.spec(op.weight);
-  const bool is_llm_int8 = weight.format == formats::kLlmInt8,
-             has_outliers = is_llm_int8 && op.outlier_threshold > 0,
-             has_row_zeros = !is_llm_int8 && !op.static_input;
+  const bool is_llm_int8 = weight.format == formats::kLlmInt8;
   QuantizeArgs codes{.kind = is_llm_int8           ? QuantizeArgs::Kind::symmetric
                              : op.static_input     ? QuantizeArgs::Kind::fixed
                              : op.has_tensor_scale ? QuantizeArgs::Kind::tensor_range
                                                    : QuantizeArgs::Kind::row_ranges,
-                     .x = in.data,
-                     .x_stride = in.stride,
                      .rows = rows,
                      .inputs = weight.columns,
                      .factors = weights_.constant(constants.factors_at),
                      .codes = work_.at<std::int8_t>(layout.codes_at),
-                     .codes_stride = round_up(weight.columns, tile_inputs(MatrixFormat::int8)),
+                     .codes_stride = codes_stride(weight.columns),
                      .absmax = work_.at<float>(layout.absmax_at),
-                     .zero_points = work_.at<std::int32_t>(layout.zeros_at),
-                     .ranges = {},
-                     .marks = {},
-                     .outliers = {},
-                     .outlier_count = {},
-                     .seen = {}};
-  if (is_llm_int8)
-    codes.threshold = has_outliers ? op.outlier_threshold : std::numeric_limits<float>::infinity();
+                     .zero_points = work_.at<std::int32_t>(layout.zeros_at)};
   if (op.static_input) {
     codes.fixed_scale = op.static_input->scale;
     codes.fixed_zero_point = op.static_input->zero_point - kCodeOffset;
-    to.bias = weights_.constant(constants.static_bias_at);
   }
   if (op.has_tensor_scale) codes.ranges = work_.at<float>(layout.ranges_at);
-  if (has_outliers) {
+  if (!is_llm_int8) return codes;
+  codes.threshold = std::numeric_limits<float>::infinity();
+  if (op.outlier_threshold > 0) {
+    codes.threshold = op.outlier_threshold;
     codes.marks = work_.at<std::uint8_t>(layout.marks_at);
     codes.outliers = work_.at<std::int32_t>(layout.outliers_at);
     codes.outlier_count = work_.at<std::int32_t>(layout.count_at);
     codes.seen = work_.at<std::int64_t>(layout.seen_at);
   }
-  cuda::run(*runtime_, codes);
-  LinearInt8Args product{.codes = codes.codes,
-                         .codes_stride = codes.codes_stride,
-                         .rows = rows,
-                         .absmax = codes.absmax,
-                         .zero_points = {},
-                         .sums = {},
-                         .weight = weights_.matrix(op.weight),
-                         .outliers = codes.outliers,
-                         .outlier_count = codes.outlier_count,
-                         .to = to,
-                         .scratch = work_.gemm_scratch(),
-                         .many_rows = many_rows_of(choose_gemm(ways_, gemm_product_of(op, weight, rows)))};
-  if (has_row_zeros) {
+  return codes;
+}
+
+void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
+                                const Around& around, Epilogue to) {
+  QuantizeArgs codes = quantization(op, constants, rows);
+  codes.x = around.in.data;
+  codes.x_stride = around.in.stride;
+  codes.made = around.made;
+  if (op.static_input) to.bias = weights_.constant(constants.static_bias_at);
+  LinearInt8Args product{
+      .codes = codes.codes,
+      .codes_stride = codes.codes_stride,
+      .rows = rows,
+      .absmax = codes.absmax,
+      .weight = weights_.matrix(op.weight),
+      .outliers = codes.outliers,
+      .outlier_count = codes.outlier_count,
+      .to = to,
+      .scratch = work_.gemm_scratch(),
+      .many_rows = many_rows_of(choose_gemm(ways_, gemm_product_of(op, weights_.spec(op.weight), rows)))};
+  if (codes.kind == QuantizeArgs::Kind::row_ranges || codes.kind == QuantizeArgs::Kind::tensor_range) {
     product.zero_points = codes.zero_points;
     product.sums = weights_.sums(op.weight);
   }
-  if (has_outliers) {
-    product.x = in.data;
-    product.x_stride = in.stride;
+  if (codes.outliers) {
+    product.x = codes.x;
+    product.x_stride = codes.x_stride;
   }
-  cuda::run(*runtime_, product);
+  cuda::run(*runtime_, QuantizedLinearArgs{codes, product});
 }
 
 // The rotation that the attention at `index` makes when it stores its keys; null: none.

@@ -17,6 +17,17 @@ const LinearOp* product_at(const Plan& plan, std::size_t i) {
 bool is_ordered(const Plan& plan, const LinearOp* product) {
   return product != nullptr && takes_ordered_inputs(plan.weight(product->weight));
 }
+bool is_of_codes(const Plan& plan, const LinearOp* product) {
+  return product != nullptr && is_int8(plan.weight(product->weight).format);
+}
+// Whether kernels of few rows leave moments of what they compute.
+bool can_leave_moments(const Plan& plan, const LinearOp* product) {
+  return is_ordered(plan, product) || is_of_codes(plan, product);
+}
+// Whether they norm what they multiply, by moments that are there.
+bool can_norm(const Plan& plan, const LinearOp* product) {
+  return is_ordered(plan, product) || (product != nullptr && quantizes_rows_alone(plan, *product));
+}
 std::int64_t columns_of(const Plan& plan, BufferId id) {
   return plan.buffers[static_cast<std::size_t>(id)].columns;
 }
@@ -28,8 +39,12 @@ std::vector<std::int64_t> made_rows_of(const Plan& plan, const SharesMemory& sha
   const std::vector<bool> are = prologues_of_products(plan, share_memory);
   std::vector<std::int64_t> rows(are.size());
   for (std::size_t i = 0; i + 1 < are.size(); ++i)
-    if (are[i])
-      rows[i] = is_ordered(plan, product_at(plan, i + 1)) ? kMaxOrderedPrologueRows : kMaxPrologueRows;
+    if (are[i]) {
+      const LinearOp* product = product_at(plan, i + 1);
+      rows[i] = is_ordered(plan, product)    ? kMaxOrderedPrologueRows
+                : is_of_codes(plan, product) ? kFewInt8Rows
+                                             : kMaxPrologueRows;
+    }
   return rows;
 }
 
@@ -40,12 +55,12 @@ std::vector<std::int64_t> gate_rows_of(const Plan& plan, const std::vector<std::
   std::vector<std::int64_t> rows(plan.ops.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     const LinearOp* product = product_at(plan, i);
-    if (!have[i] || !is_ordered(plan, product)) continue;
+    if (!have[i] || !(is_ordered(plan, product) || is_of_codes(plan, product))) continue;
     const BufferId out = std::get<GatedOp>(plan.ops[i + 1].kind).out;
     const bool is_made = i > 0 && made_rows[i - 1] > 0;
     const BufferId in = is_made ? buffers_of(plan.ops[i - 1]).reads.front() : product->in;
     if (columns_of(plan, out) * 2 == plan.weight(product->weight).rows && !share_memory(in, out))
-      rows[i] = kFewRows;
+      rows[i] = is_ordered(plan, product) ? kFewRows : kFewGatedInt8Rows;
   }
   return rows;
 }
@@ -78,15 +93,15 @@ void find_moments(const Plan& plan, Neighbours& found) {
   found.leaves_moments.resize(plan.ops.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     const LinearOp* product = product_at(plan, i);
-    if (!is_ordered(plan, product) || found.gate_rows[i] > 0 || !fills(plan, *product)) continue;
+    if (!can_leave_moments(plan, product) || found.gate_rows[i] > 0 || !fills(plan, *product)) continue;
     if (i + 1 == plan.ops.size()) {
       found.leaves_moments[i] =
-          product->out == plan.hidden && plan.head.norm && is_ordered(plan, &plan.head.product);
+          product->out == plan.hidden && plan.head.norm && can_norm(plan, &plan.head.product);
       continue;
     }
     const auto* norm = std::get_if<NormOp>(&plan.ops[i + 1].kind);
     found.leaves_moments[i] = norm != nullptr && norm->in == product->out && found.made_rows[i + 1] > 0 &&
-                              is_ordered(plan, product_at(plan, i + 2));
+                              can_norm(plan, product_at(plan, i + 2));
   }
 }
 

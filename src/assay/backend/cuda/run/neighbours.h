@@ -16,8 +16,7 @@ namespace assay::cuda {
 struct Neighbours {
   // For each operation up to how many rows the multiplication behind it makes of its inputs what it would: of
   // a norm, or the gate of an MLP, whose output nobody else reads, where the product does not write where it
-  // reads. 0 of all others, of those in front of float32 products, and of int8 ones, whose inputs are
-  // quantized first.
+  // reads. 0 of all others, of those in front of float32 products, and of gates in front of int8 ones.
   std::vector<std::int64_t> made_rows;
   // For each multiplication up to how many rows it computes the gate behind it too; 0 of all others.
   std::vector<std::int64_t> gate_rows;

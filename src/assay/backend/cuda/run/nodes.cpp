@@ -30,29 +30,38 @@ class NodeCounter {
   int of_head() const {
     const bool is_normed = rows_ <= kFewRows && !plan_.ops.empty() && around_.leaves_moments.back();
     const int ordered = takes_ordered_inputs(plan_.weight(plan_.head.product.weight)) ? 1 : 0;
-    if (is_normed) return 1 + (rows_ <= kMaxNormedRows ? 0 : 1);
-    return 2 + std::max(ordered, quantizing(plan_.head.product));
+    const int quantized = quantizing(plan_.head.product, false, true);
+    if (is_normed) return 1 + std::max(quantized, rows_ <= kMaxNormedRows ? 0 : ordered);
+    return 2 + std::max(ordered, quantized);
   }
   int of_tables() const { return 2 * static_cast<int>(layout_.rotary_tables.size()); }
 
  private:
   bool has_gate(std::size_t i) const { return rows_ <= around_.gate_rows[i]; }
   bool is_made(std::size_t i) const { return rows_ <= around_.made_rows[i] && !(i > 0 && has_gate(i - 1)); }
+  // Which the product makes itself, with something in front of it.
+  bool has_norm(std::size_t i) const {
+    return i > 1 && is_made(i - 1) && std::holds_alternative<NormOp>(plan_.ops[i - 1].kind);
+  }
   int of_attention() const {
     constexpr std::int64_t kLeastSharedBytes = 163 << 10;  // that of the GPUs which are predicted, an A100's
     if (rows_ == 1 && has_step_kernel(cache_layout_of(plan_), kLeastSharedBytes)) return 1;
     return keys_ > kChunkKeys ? 3 : 2;  // store, attend, merge
   }
-  int quantizing(const LinearOp& op) const {
+  int quantizing(const LinearOp& op, bool has_gate, bool can_norm) const {
     const WeightSpec& weight = plan_.weight(op.weight);
-    return weight.format == formats::kLlmInt8 ? 3 : is_int8(weight.format) ? 1 : 0;
+    if (!is_int8(weight.format)) return 0;
+    const std::int64_t strips = strips_of(weight.rows) / (has_gate ? 2 : 1);
+    if (quantizes_rows_alone(plan_, op))
+      return can_norm && makes_codes(rows_, weight.columns, strips) ? 0 : 1;
+    return weight.format == formats::kLlmInt8 ? 3 : 2;
   }
   // What rounds, orders or quantizes the inputs of a product.
   int in_front(const LinearOp& op, std::size_t i) const {
     const WeightSpec& weight = plan_.weight(op.weight);
     if (!takes_ordered_inputs(weight)) {
       const bool rounds = rows_ > kFewRows && arithmetic_of(weight) == Arithmetic::tf32;
-      return rounds ? 1 : quantizing(op);
+      return rounds ? 1 : quantizing(op, has_gate(i), !has_norm(i) || around_.leaves_moments[i - 2]);
     }
     if (rows_ > kFewRows) return 1;
     const auto& producer = around_.producers[i];

@@ -1,0 +1,123 @@
+// Which kernels quantize rows and multiply them by an int8 matrix, and the shape of their launches.
+#include <cmath>
+
+#include "assay/backend/cuda/kernels/kernels.h"
+#include "assay/backend/cuda/kernels/launch_shapes.h"
+#include "assay/backend/cuda/kernels/launch_warpgroups.h"
+#include "assay/base/error.h"
+
+namespace assay::cuda {
+
+namespace {
+
+bool has_outliers(const QuantizeArgs& args) {
+  return args.kind == QuantizeArgs::Kind::symmetric && args.threshold > 0 && std::isfinite(args.threshold);
+}
+
+// Rows of whole quads with codes of their own, and moments of those that are normed.
+bool can_code_in_blocks(const QuantizeArgs& args) {
+  const bool has_quads = reinterpret_cast<std::uintptr_t>(args.x.address) % 16 == 0 &&
+                         args.x_stride % 4 == 0 && args.inputs % 4 == 0;
+  const bool has_moments = args.made.kind == FusedPrologue::Kind::none || args.made.moments.data;
+  return has_quads && has_moments && args.kind != QuantizeArgs::Kind::tensor_range && !has_outliers(args);
+}
+
+// A block has one strip, with a gate those of both halves.
+std::int64_t strips_of_blocks(const LinearInt8Args& args) {
+  return strips_of(args.to.gated > 0 ? args.to.gated : args.weight.outputs);
+}
+
+void check_gate(const LinearInt8Args& args) {
+  const std::int64_t gated = args.to.gated;
+  if (gated == 0) return;
+  if (gated % kStrip != 0 || 2 * gated != args.weight.outputs || args.to.adds)
+    throw Error(
+        "a gate has {} columns of {} outputs; half of them were expected, in strips of {}, added to nothing",
+        gated, args.weight.outputs, kStrip);
+  if (args.rows > kFewGatedInt8Rows)
+    throw Error("a multiplication goes through its gate for {} rows; at most {} were expected", args.rows,
+                kFewGatedInt8Rows);
+}
+
+void run_ordered_int8(Runtime& runtime, const LinearInt8Args& args) {
+  if (args.rows > kFewInt8Rows || args.codes_stride % 64 != 0)
+    throw Error("{} rows of int8 codes in order are {} apart; up to {} were expected, a multiple of 64 apart",
+                args.rows, args.codes_stride, kFewInt8Rows);
+  const bool is_gated = args.to.gated > 0;
+  int i = 0;
+  while (args.rows > std::int64_t{8} << i) ++i;
+  const std::int64_t rows = std::int64_t{8} << i;
+  const Kernels& kernels = runtime.kernels();
+  launch(runtime, is_gated ? kernels.gated_int8[i] : kernels.ordered_int8[i],
+         {.grid_x = count_of(strips_of_blocks(args)),
+          .block = count_of(kThreads),
+          .shared_bytes = (is_gated ? 2 : 1) * partial_bytes(rows)},
+         args);
+}
+
+void run_coded_int8(Runtime& runtime, const QuantizedLinearArgs& args) {
+  const LinearInt8Args& linear = args.linear;
+  const bool is_gated = linear.to.gated > 0, is_normed = args.quantize.made.kind != FusedPrologue::Kind::none;
+  const Kernels& kernels = runtime.kernels();
+  launch(runtime,
+         is_normed ? (is_gated ? kernels.normed_gated_int8 : kernels.normed_int8)
+                   : (is_gated ? kernels.coded_gated_int8 : kernels.coded_int8),
+         {.grid_x = count_of(strips_of_blocks(linear)),
+          .block = count_of(kThreads),
+          .shared_bytes = count_of(kCodedRowsAt + linear.rows * coded_row_bytes(args.quantize.inputs)) +
+                          (is_gated ? 2 : 1) * partial_bytes(8)},
+         args);
+}
+
+}  // namespace
+
+void run(Runtime& runtime, const QuantizeArgs& args) {
+  if (args.rows == 0) return;
+  const std::int64_t unit = args.is_ordered ? 64 : 32;
+  if (args.codes_stride % unit != 0 || args.codes_stride < args.inputs)
+    throw Error("rows of int8 codes are {} apart; a multiple of {} was expected, {} or more",
+                args.codes_stride, unit, args.inputs);
+  const bool has_norm = args.made.kind == FusedPrologue::Kind::norm;
+  if (args.made.kind == FusedPrologue::Kind::gated ||
+      (has_norm && (args.kind == QuantizeArgs::Kind::tensor_range || has_outliers(args))))
+    throw Error("rows are quantized as they are, or behind a norm where each has codes of its own");
+  const Kernels& kernels = runtime.kernels();
+  if (has_outliers(args)) {
+    launch(runtime, kernels.mark_outliers,
+           {.grid_x = blocks_of(args.inputs, kThreads), .block = count_of(kThreads)}, args);
+    launch_blocks(runtime, kernels.list_outliers, args, 1);
+  }
+  if (args.kind == QuantizeArgs::Kind::tensor_range) launch_blocks(runtime, kernels.ranges, args, args.rows);
+  launch(runtime, kernels.quantize,
+         {.grid_x = count_of(args.rows),
+          .block = count_of(kThreads),
+          .shared_bytes = has_norm ? count_of(quantize_bytes(args.inputs)) : kReduceBytes},
+         args);
+}
+
+void run(Runtime& runtime, const LinearInt8Args& args) {
+  if (args.rows == 0) return;
+  check_gate(args);
+  // Where there are no inputs there is no order.
+  if (args.is_ordered || args.weight.inputs == 0) return run_ordered_int8(runtime, args);
+  if (args.to.gated > 0 || args.to.moments.data)
+    throw Error("codes of inputs that leave a gate or moments lie in order");
+  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args)) return;
+  if (!run_gemm_int8(runtime, args))
+    throw Error("{} rows times an int8 matrix of {} outputs are too many for a GPU", args.rows,
+                args.weight.outputs);
+}
+
+void run(Runtime& runtime, const QuantizedLinearArgs& args) {
+  if (args.linear.rows == 0) return;
+  check_gate(args.linear);
+  const QuantizeArgs& from = args.quantize;
+  if (can_code_in_blocks(from) && makes_codes(from.rows, from.inputs, strips_of_blocks(args.linear)))
+    return run_coded_int8(runtime, args);
+  QuantizedLinearArgs apart = args;
+  apart.quantize.is_ordered = apart.linear.is_ordered = args.linear.rows <= kFewInt8Rows;
+  run(runtime, apart.quantize);
+  run(runtime, apart.linear);
+}
+
+}  // namespace assay::cuda
