@@ -65,7 +65,7 @@ struct GpuOfChoice {
 
 constexpr CudaOptions kAutomatic{.gemm = CudaGemm::automatic};
 
-TEST(CudaGemmChoice, TakesWarpgroupsThenTheLibraryThenOwnKernels) {
+TEST(CudaGemmChoice, TakesTheLibraryThenWarpgroupsThenOwnKernels) {
   GemmWays ways(CudaGemm::automatic);
   ways.has_warpgroups = ways.has_library = true;
   const GemmProduct halves{.rows = 200,
@@ -82,7 +82,7 @@ TEST(CudaGemmChoice, TakesWarpgroupsThenTheLibraryThenOwnKernels) {
   int8.format = cuda::MatrixFormat::int8;
   int8.takes_halves = false;
   fewer_than_library.rows = cuda::kLibraryRows - 1;
-  EXPECT_EQ(choose_gemm(ways, halves), GemmKernel::warpgroups);
+  EXPECT_EQ(choose_gemm(ways, halves), GemmKernel::cublaslt);
   EXPECT_EQ(choose_gemm(ways, fewer_than_library), GemmKernel::warpgroups);
   EXPECT_EQ(choose_gemm(ways, int8), GemmKernel::warpgroups);
   EXPECT_EQ(choose_gemm(ways, float32), GemmKernel::cublaslt);
@@ -93,6 +93,8 @@ TEST(CudaGemmChoice, TakesWarpgroupsThenTheLibraryThenOwnKernels) {
   EXPECT_EQ(choose_gemm(ways, int8), GemmKernel::own);
   ways.has_library = false;
   EXPECT_EQ(choose_gemm(ways, halves), GemmKernel::own);
+  ways.has_warpgroups = true;
+  EXPECT_EQ(choose_gemm(ways, halves), GemmKernel::warpgroups);
   ways.has_library = ways.has_warpgroups = true;
   ways.gemm = CudaGemm::own;
   EXPECT_EQ(choose_gemm(ways, halves), GemmKernel::own);
@@ -132,12 +134,12 @@ TEST(CudaGemmChoice, ComputesModelsByWarpgroups) {
       use_float16(precision);
     else if (precision.is_quantized())
       set_dtype(precision, c.dtype);
-    const GpuOfChoice automatic(kAutomatic), own(CudaOptions{}),
+    // Groups of fewer than 16 codes, as small models have them, are left to the library.
+    const GpuOfChoice automatic(kAutomatic, 9, precision.is_quantized()), own(CudaOptions{}),
         forced({.gemm = CudaGemm::automatic, .forced_gemm = GemmKernel::own});
     const std::vector<float> got = automatic.logits(c.model, precision),
                              want = own.logits(c.model, precision);
     EXPECT_LE(test::largest_difference(got, want) / test::standard_deviation_of(want), c.bound);
-    // Groups of fewer than 16 codes, as small models have them, are left to the library.
     if (!precision.is_quantized()) {
       EXPECT_EQ(automatic.runtime->products(), 0);
       EXPECT_EQ(automatic.workspace, own.workspace);

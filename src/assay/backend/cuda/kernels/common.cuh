@@ -118,20 +118,20 @@ ASSAY_DEVICE Moments merged_moments(std::int32_t n, bool subtracts_mean, float e
   return moments_of_sums(mean, half_warp_sum(squares), n, epsilon);
 }
 // Several parts are on their way at once.
+template <int AtOnce>
 ASSAY_DEVICE Moments moments_left(const MomentParts& left, std::int64_t row, std::int64_t n,
                                   bool subtracts_mean, float epsilon) {
-  constexpr std::int32_t kAtOnce = 2;
   const Global<const Floats2> parts = Global<float>(left.data).as<const Floats2>() + row * (left.stride / 2);
   const auto elements = static_cast<std::int32_t>(n), count = (elements + kPartElements - 1) / kPartElements;
   const auto for_each = [&](const auto& add) {
     ASSAY_NO_UNROLL
-    for (std::int32_t from = thread_index() % kPartsApart; from < count; from += kAtOnce * kPartsApart) {
-      Floats2 held[kAtOnce] = {};
+    for (std::int32_t from = thread_index() % kPartsApart; from < count; from += AtOnce * kPartsApart) {
+      Floats2 held[AtOnce] = {};
       ASSAY_UNROLL
-      for (std::int32_t i = 0; i < kAtOnce; ++i)
+      for (std::int32_t i = 0; i < AtOnce; ++i)
         if (from + i * kPartsApart < count) held[i] = parts[from + i * kPartsApart];
       ASSAY_UNROLL
-      for (std::int32_t i = 0; i < kAtOnce; ++i)
+      for (std::int32_t i = 0; i < AtOnce; ++i)
         if (from + i * kPartsApart < count) add(held[i], from + i * kPartsApart);
     }
   };

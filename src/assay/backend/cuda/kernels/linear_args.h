@@ -124,9 +124,11 @@ struct OrderedArgs {
 ASSAY_HOST_DEVICE constexpr std::int64_t normed_units(std::int64_t inputs) {
   return ((inputs + 15) / 16 / 16 + 2) | 1;
 }
-inline constexpr std::int64_t kNormedMomentBytes = 64;
+ASSAY_HOST_DEVICE constexpr std::int64_t normed_moments_bytes(std::int64_t rows, std::int64_t inputs) {
+  return round_up(rows * ((inputs + 15) / 16) * 8, 16);
+}
 ASSAY_HOST_DEVICE constexpr std::int64_t normed_rows_bytes(std::int64_t rows, std::int64_t inputs) {
-  return kNormedMomentBytes + 8 * rows * normed_units(inputs) * 64;
+  return normed_moments_bytes(rows, inputs) + 8 * rows * normed_units(inputs) * 64;
 }
 // Rows that a product norms for itself in every block: of more it is cheaper to do it once.
 inline constexpr std::int64_t kMaxNormedRows = 2;

@@ -25,9 +25,10 @@ ASSAY_KERNEL_OF(kLinearThreads) order_inputs(OrderArgs a) {
   const InputRows in(x, a.x_stride, a.rows, n), up(is_gated ? x + n : x, a.x_stride, a.rows, n);
   Moments of_row{0, 1};
   if (is_norm)
-    of_row = a.made.moments.data ? moments_left(a.made.moments, row, n, a.made.subtracts_mean, a.made.epsilon)
-                                 : moments_of(x + row * a.x_stride, n, a.made.subtracts_mean, a.made.epsilon,
-                                              shared<float>(0));
+    of_row =
+        a.made.moments.data
+            ? moments_left<8>(a.made.moments, row, n, a.made.subtracts_mean, a.made.epsilon)
+            : moments_of(x + row * a.x_stride, n, a.made.subtracts_mean, a.made.epsilon, shared<float>(0));
   const auto made = [&](float value, float by, std::int64_t i) {
     if (i >= n || a.made.kind == FusedPrologue::Kind::none) return value;
     return is_norm ? normed(value, of_row, gain, bias, i) : activate(a.made.activation, value) * by;
@@ -110,53 +111,40 @@ class NormedRows {
   ASSAY_DEVICE NormedRows(const OrderedArgs& a, const Place& at, std::int32_t first, std::int32_t end,
                           std::int64_t byte)
       : a_(a),
-        lane_(at.lane),
-        warp_(at.warp),
         first_(first),
         vectors_((end - first) * kVectorsOfUnit),
-        n_(static_cast<std::int32_t>(a.weight.inputs)),
         stride_(static_cast<std::int32_t>(normed_units(a.weight.inputs))),
-        begin_(static_cast<std::int32_t>(byte / 4) + kMomentWords +
+        begin_(static_cast<std::int32_t>((byte + normed_moments_bytes(a.rows, a.weight.inputs)) / 4) +
                at.warp * static_cast<std::int32_t>(a.rows) * stride_ * kUnitWords),
         read_((begin_ + smaller(at.g, static_cast<std::int32_t>(a.rows) - 1) * stride_ * kUnitWords) / 4 +
               at.t),
-        moments_at_(byte),
-        x_(a.made_of),
-        gain_(a.made.gain),
-        bias_(a.made.bias),
-        has_vectors_(n_ % 4 == 0 && a.made_stride % 4 == 0 && x_.is_aligned(16)) {
-    if (HoldsGains) fetch(gains_, gain_, 0, 0);
+        moments_at_(static_cast<std::int32_t>(byte)),
+        has_vectors_(inputs_of(a) % 4 == 0 && a.made_stride % 4 == 0 && rows_of(a).is_aligned(16)) {
+    if (HoldsGains) fetch(gains_, Global<const float>(a_.made.gain), 0, 0);
   }
 
   // In all threads, behind the wait.
   ASSAY_DEVICE void make() {
     const auto rows = static_cast<std::int32_t>(a_.rows);
-    const Shared<float> held = shared<float>(moments_at_);
-    Words4 x[kVectors];
-    fetch(x, x_, 0, 0);
-    const auto left = [&](std::int32_t row) {
-      return moments_left(a_.made.moments, row, n_, a_.made.subtracts_mean, a_.made.epsilon);
-    };
-    Moments of_row{0, 1};
-    if (rows == 1) {
-      of_row = left(0);
-    } else {
-      if (warp_ < rows) {
-        of_row = left(warp_);
-        if (lane_ == 0) {
-          held[2 * warp_] = of_row.mean;
-          held[2 * warp_ + 1] = of_row.scale;
-        }
-      }
-      barrier();
+    // All parts of moments are on their way at once, one or two a thread; each warp merges them.
+    const std::int32_t parts = (inputs_of(a_) + kPartElements - 1) / kPartElements;
+    const Shared<Floats2> held = shared<Floats2>(moments_at_);
+    for (std::int32_t row = 0; row < rows; ++row) {
+      const auto left =
+          Global<float>(a_.made.moments.data).as<const Floats2>() + row * (a_.made.moments.stride / 2);
+      for (std::int32_t i = thread_index(); i < parts; i += kLinearThreads) held[row * parts + i] = left[i];
     }
+    Words4 x[kVectors];
+    fetch(x, rows_of(a_), 0, 0);
+    barrier();
     ASSAY_NO_UNROLL
     for (std::int32_t row = 0; row < rows; ++row) {
-      if (rows > 1) of_row = {held[2 * row], held[2 * row + 1]};
+      const Moments of_row = merged_moments(inputs_of(a_), a_.made.subtracts_mean, a_.made.epsilon,
+                                            [&](std::int32_t i) -> Floats2 { return held[row * parts + i]; });
       ASSAY_NO_UNROLL
       for (std::int32_t first = 0; first < vectors_; first += kVectors * kWarp) {
-        if (row + first > 0) fetch(x, x_, row, first);
-        if (!HoldsGains || row + first > 0) fetch(gains_, gain_, 0, first);
+        if (row + first > 0) fetch(x, rows_of(a_), row, first);
+        if (!HoldsGains || row + first > 0) fetch(gains_, Global<const float>(a_.made.gain), 0, first);
         put(x, of_row, row, first);
       }
     }
@@ -168,40 +156,46 @@ class NormedRows {
 
  private:
   // Four inputs each; a lane has so many on their way at once.
-  static constexpr std::int32_t kVectors = 2, kVectorsOfUnit = kUnitInputs / 4,
-                                kMomentWords = static_cast<std::int32_t>(kNormedMomentBytes / 4);
+  static constexpr std::int32_t kVectors = 2, kVectorsOfUnit = kUnitInputs / 4;
 
+  static ASSAY_DEVICE std::int32_t inputs_of(const OrderedArgs& a) {
+    return static_cast<std::int32_t>(a.weight.inputs);
+  }
+  static ASSAY_DEVICE Global<const float> rows_of(const OrderedArgs& a) {
+    return Global<const float>(a.made_of);
+  }
   ASSAY_DEVICE std::int32_t input_of(std::int32_t vector) const { return first_ * kUnitInputs + 4 * vector; }
   ASSAY_DEVICE void fetch(Words4 (&out)[kVectors], const Global<const float>& from, std::int32_t row,
                           std::int32_t first) const {
     const std::int64_t at = row * a_.made_stride;
     ASSAY_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      const std::int32_t vector = first + j * kWarp + lane_, k = input_of(vector);
+      const std::int32_t vector = first + j * kWarp + thread_index() % kWarp, k = input_of(vector);
       out[j] = {};
       if (vector >= vectors_) continue;
       if (has_vectors_) {
-        if (k < n_) out[j] = from.load_shared_by_blocks((at + k) / 4);
+        if (k < inputs_of(a_)) out[j] = from.load_shared_by_blocks((at + k) / 4);
       } else {
         ASSAY_UNROLL
         for (int i = 0; i < 4; ++i)
-          if (k + i < n_) out[j].word[i] = bits_of(from[at + k + i]);
+          if (k + i < inputs_of(a_)) out[j].word[i] = bits_of(from[at + k + i]);
       }
     }
   }
   ASSAY_DEVICE void put(const Words4 (&x)[kVectors], const Moments& of_row, std::int32_t row,
                         std::int32_t first) const {
     const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
+    const Global<const float> bias(a_.made.bias);
     ASSAY_UNROLL
     for (int j = 0; j < kVectors; ++j) {
-      const std::int32_t vector = first + j * kWarp + lane_, k = input_of(vector);
+      const std::int32_t vector = first + j * kWarp + thread_index() % kWarp, k = input_of(vector);
       if (vector >= vectors_) continue;
       float value[4];
       ASSAY_UNROLL
       for (int i = 0; i < 4; ++i) {
         value[i] = (float_of(x[j].word[i]) - of_row.mean) * of_row.scale * float_of(gains_[j].word[i]);
-        if (bias_ && k + i < n_) value[i] += bias_[k + i];
-        if (k + i >= n_) value[i] = 0;
+        if (bias && k + i < inputs_of(a_)) value[i] += bias[k + i];
+        if (k + i >= inputs_of(a_)) value[i] = 0;
       }
       // Pairs p and p + 1 of a unit are words of neighbouring lanes t.
       const std::int32_t pair = 2 * (vector % kVectorsOfUnit),
@@ -213,9 +207,8 @@ class NormedRows {
   }
 
   const OrderedArgs& a_;
-  std::int32_t lane_, warp_, first_, vectors_, n_, stride_, begin_, read_;
-  std::int64_t moments_at_;
-  Global<const float> x_, gain_, bias_;
+  std::int32_t first_, vectors_, stride_, begin_, read_;
+  std::int32_t moments_at_;
   bool has_vectors_;
   Words4 gains_[kVectors];
 };
