@@ -200,15 +200,16 @@ std::int64_t count_of(const std::vector<bool>& made) {
   return std::count(made.begin(), made.end(), true);
 }
 
-// Both of a layer of GPT-2; of a parallel residual none, since two products read one norm; of
-// float32 none.
+// Both norms in a layer of GPT-2. A parallel residual has none, since two products read one norm, and float32
+// makes none.
 TEST(CudaMadeInPlans, AreNormsThatOneProductReads) {
   const std::vector<bool> base = PlanOfModel("base", "bfloat16").made<NormOp>();
   EXPECT_EQ(count_of(base), std::ssize(base));
   EXPECT_EQ(count_of(PlanOfModel("gptj_whole", "bfloat16").made<NormOp>()), 0);
   EXPECT_EQ(count_of(PlanOfModel("base", "float32").made<NormOp>()), 0);
   EXPECT_EQ(count_of(PlanOfModel("base", "int8-dynamic").made<NormOp>()), std::ssize(base));
-  EXPECT_EQ(count_of(PlanOfModel("base", "llm-int8").made<NormOp>()), 0);  // of outliers of all rows
+  EXPECT_EQ(count_of(PlanOfModel("base", "llm-int8").made<NormOp>()),
+            0);  // whose outliers are those of all rows
 }
 
 TEST(CudaMadeInPlans, AreGatesThatOneProductReads) {

@@ -22,7 +22,7 @@ class CudaNeighbours : public CudaKernels {
  protected:
   CudaNeighbours() : CudaKernels(small_device()) {}
 
-  // Of each kernel one.
+  // One for each kernel.
   static std::vector<Way> ordered_ways() {
     return {{MatrixFormat::float16, Arithmetic::float16},
             {MatrixFormat::bfloat16, Arithmetic::bfloat16},

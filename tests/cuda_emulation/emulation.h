@@ -53,7 +53,8 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
 
 }  // namespace assay::cuda::emulation
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline std::int32_t thread_index() {
   return static_cast<std::int32_t>(emulation::here.thread);
@@ -286,4 +287,5 @@ inline std::uint32_t tf32_bits(float x) {
   return (bits & 0x7fffffffU) >= 0x7f800000U ? bits : (bits + 0x1000U) & ~0x1fffU;
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -3,7 +3,8 @@
 
 #include "cuda_emulation/emulation.h"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 namespace {
 
@@ -146,4 +147,5 @@ void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&
   mma<Tf32, double>(3, c, a, b);
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

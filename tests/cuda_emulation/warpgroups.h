@@ -39,7 +39,8 @@ void copy_zeros(std::int64_t to_byte);
 
 }  // namespace assay::cuda::emulation
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr bool kHasWarpgroups = true;
 inline void refuse() {
@@ -93,4 +94,5 @@ void wgmma_s8(std::int32_t (&d)[N], const std::uint32_t (&a)[4], std::uint64_t b
   emulation::multiply(emulation::ProductType::int8, d, N, a, b);
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

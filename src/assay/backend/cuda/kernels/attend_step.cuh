@@ -4,7 +4,8 @@
 
 #include "assay/backend/cuda/kernels/attend_step_parts.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // Two columns of a row's output, of which the first is even.
 ASSAY_DEVICE void put_attended_pair(const AttendArgs& a, std::int32_t row, std::int32_t column, float x,
@@ -196,4 +197,5 @@ attend_step(AttendStepArgs a) {
   if (is_last_of_row<Dim>(a, at)) merge_step(a.attend, at);
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

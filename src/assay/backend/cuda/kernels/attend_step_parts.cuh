@@ -14,7 +14,8 @@
 #include "assay/backend/cuda/kernels/attend_step.h"
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kStepPages = static_cast<int>(kChunkKeys / kPagePositions),
                      kStepWarps = kAttendThreads / kWarp;
@@ -387,4 +388,5 @@ ASSAY_DEVICE void multiply_values(StepValues<Dim>& values, const StepRows& rows,
     }
   }
 }
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -4,7 +4,8 @@
 #include "assay/backend/cuda/kernels/common.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // Where a row of keys or values of a head begins: [its page] + bytes.
 struct CacheRow {
@@ -355,4 +356,5 @@ ASSAY_KERNEL_OF(kAttendThreads) merge_chunks(AttendArgs a) {
   write_attended(a, row, head, state);
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -15,7 +15,8 @@
 #include "assay/backend/cuda/kernels/attention.cuh"
 #include "assay/backend/cuda/kernels/linear.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kPageKeys = static_cast<int>(kPagePositions), kTileRows = 16;
 
@@ -524,4 +525,5 @@ attend_tiles(AttendTilesArgs a) {
   }
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -4,7 +4,8 @@
 #include "assay/backend/cuda/kernels/device.cuh"
 #include "assay/backend/cuda/kernels/kernels.h"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kWarp = 32;
 
@@ -146,8 +147,8 @@ ASSAY_DEVICE Moments moments_left(const MomentParts& left, std::int64_t row, std
   });
   return moments_of_sums(mean, half_warp_sum(squares), elements, epsilon);
 }
-// From the row itself, in all threads: of up to 256 elements each warp makes them for itself, of more a block
-// of 256 threads together, with 16 floats of shared memory.
+// From the row itself, in all threads: up to 256 elements each warp sums for itself, more a block with 256
+// threads together, which takes 16 floats of shared memory.
 ASSAY_DEVICE Moments moments_of(const Global<const float>& x, std::int64_t elements, bool subtracts_mean,
                                 float epsilon, const Shared<float>& partial) {
   const auto n = static_cast<std::int32_t>(elements), lane = thread_index() % kPartElements;
@@ -334,7 +335,7 @@ ASSAY_DEVICE float finish(const Epilogue& to, std::int64_t row, std::int64_t out
   put_ordered(to.ordered, row, output, value);
   return value;
 }
-// Of the sums of a gate and of what it multiplies.
+// From the sums of a gate and those that it multiplies.
 ASSAY_DEVICE float finish_gated(const Epilogue& to, std::int64_t row, std::int64_t output, float gate,
                                 float sum) {
   if (const Global<const float> bias(to.bias); bias) {
@@ -347,4 +348,5 @@ ASSAY_DEVICE float finish_gated(const Epilogue& to, std::int64_t row, std::int64
   return value;
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

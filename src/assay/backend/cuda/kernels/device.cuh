@@ -24,7 +24,8 @@
 #define ASSAY_UNROLL _Pragma("unroll")
 #define ASSAY_NO_UNROLL _Pragma("unroll 1")
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 ASSAY_DEVICE std::int32_t thread_index() {
   return static_cast<std::int32_t>(threadIdx.x);
@@ -292,6 +293,7 @@ ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
   return bits;
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device
 
 #endif

@@ -4,7 +4,8 @@
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // Elements k and k + 1 of a row.
 ASSAY_DEVICE void put_pair(const ExpandArgs& a, std::int64_t row, std::int64_t k, const Floats2& pair) {
@@ -86,4 +87,5 @@ ASSAY_KERNEL finish_sums(FinishArgs a) {
   out[i] = activate(a.activation, sum);
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

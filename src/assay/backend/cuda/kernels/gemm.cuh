@@ -8,7 +8,8 @@
 
 #include "assay/backend/cuda/kernels/linear.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kOutputWarps = 4, kRowWarps = 2;
 // A step is what one mma takes of a row, in every format 32 bytes.
@@ -364,4 +365,5 @@ ASSAY_KERNEL_OF(kLinearThreads) add_ranges_of_int8(GemmInt8Args a) {
   });
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -3,7 +3,8 @@
 
 #include "assay/backend/cuda/kernels/offsets.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // Groups of 16 inputs or multiples: half a span has one scale. A thread per output and half of a span; sums
 // of the halves are added at the end. Weights and inputs are rounded to the arithmetic and multiplied in
@@ -49,4 +50,5 @@ ASSAY_KERNEL_OF(kLinearThreads, 2) linear_grouped(LinearArgs a) {
              [&](std::int64_t row, std::int64_t of, float sum) { finish(a.to, row, of, sum); });
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

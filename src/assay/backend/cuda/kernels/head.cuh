@@ -4,7 +4,8 @@
 #include "assay/backend/cuda/kernels/common.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kHeadThreads = 256;
 
@@ -111,4 +112,5 @@ ASSAY_KERNEL_OF(kHeadThreads) log_probability_rows(LogProbabilityArgs a) {
   Global<double>(a.out)[block_x()] = static_cast<double>(x[target]) - (static_cast<double>(most) + log(sum));
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

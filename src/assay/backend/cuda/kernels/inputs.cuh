@@ -4,7 +4,8 @@
 
 #include "assay/backend/cuda/kernels/common.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kLinearThreads = 256, kRanges = kLinearThreads / kWarp;
 
@@ -128,4 +129,5 @@ class MadeRows {
   std::int64_t end_, first_ = 0, made_end_ = -1;  // the ends of the warp's inputs, and of those that are made
 };
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

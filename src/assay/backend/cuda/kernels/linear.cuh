@@ -10,7 +10,8 @@
 
 #include "assay/backend/cuda/kernels/inputs.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // Where a warp's lane stands in a product: PTX ISA, "Matrix Fragments", g = lane / 4 and t = lane % 4.
 struct LinearPlace {
@@ -366,4 +367,5 @@ ASSAY_DEVICE void finish_int8(const LinearInt8Args& a, std::int64_t row, std::in
   finish(a.to, row, output, value_of_codes(a, row, output, sum));
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -35,16 +35,15 @@ struct OrderedRowsOut {
   bool is_float16 = false;            // or bfloat16
 };
 
-// Of each 16 columns of a row the sum and the sum of squared distances from their mean, which a norm of the
-// row is made of (kernels/common.cuh): [rows][columns / 16, rounded up][2]. Null: they are not there.
+// For each 16 columns of a row their sum and the sum of squared distances from their mean, which a norm of
+// the row is made of (kernels/common.cuh): [rows][columns / 16, rounded up][2]. Null: they are not there.
 struct MomentParts {
   DevicePointer<float> data = {};
   std::int64_t stride = 0;  // floats from row to row, even
 };
 
 // What a matrix multiplication does with its sums: out = activation(sum + bias), or +=. With `gated` columns
-// of out there are twice as many outputs: out[i] = activation(sum[i] + bias[i]) * (sum[i + gated] + bias[i +
-// gated]).
+// in out there are twice as many outputs: out[i] = activation(s[i]) * s[i + gated], s = sum + bias.
 struct Epilogue {
   DevicePointer<const float> bias = {};  // [outputs], or null
   Activation activation = Activation::none;
@@ -52,7 +51,7 @@ struct Epilogue {
   DevicePointer<float> out = {};
   std::int64_t out_stride = 0;
   OrderedRowsOut ordered = {};
-  std::int64_t gated = 0;    // of few rows; a multiple of 16; without `adds`
+  std::int64_t gated = 0;    // for few rows; a multiple of 16; without `adds`
   MomentParts moments = {};  // written, of what is in out then; of few rows
 };
 
@@ -85,7 +84,7 @@ struct FusedPrologue {
   float epsilon = 0;
   bool subtracts_mean = false;
   Activation activation = Activation::silu;  // for a gate: x has 2 * inputs columns
-  MomentParts moments = {};  // of the rows that a norm is of, with its bits; null: they are made of x
+  MomentParts moments = {};                  // for a norm, with its bits; null: they are made of x
 };
 inline constexpr std::int64_t kMaxPrologueRows = 4;
 // Kernels of many rows take more than these; whether they are used of so few is decided above them.

@@ -5,7 +5,8 @@
 #include "assay/backend/cuda/kernels/attention.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 struct alignas(8) Words2 {
   std::uint32_t word[2];
@@ -105,4 +106,5 @@ ASSAY_KERNEL_OF(kManyThreads) rotate_and_store_many(RotateStoreArgs a) {
   }
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

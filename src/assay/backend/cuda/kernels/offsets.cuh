@@ -3,7 +3,8 @@
 
 #include "assay/backend/cuda/kernels/linear.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // A number as the arithmetic has it.
 ASSAY_DEVICE float rounded(Arithmetic arithmetic, float x) {
@@ -51,4 +52,5 @@ ASSAY_KERNEL_OF(kLinearThreads, 2) four_bit_offsets(LinearArgs a) {
   finish_rows<kFourBitRows>(a, at, partial, sums);
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

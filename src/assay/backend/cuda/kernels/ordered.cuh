@@ -7,7 +7,8 @@
 
 #include "assay/backend/cuda/kernels/ordered_rows.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // Units of 32 inputs whose weights are on their way, 1,024 bytes each. Of one block a processor a warp
 // fetches far ahead; where there are many blocks (IsWide), four of them share a processor and each needs
@@ -266,4 +267,5 @@ ordered_codes(OrderedArgs a) {
   }
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -9,7 +9,8 @@
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/row_codes.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 static_assert(kCodingThreads == kLinearThreads);
 
@@ -299,4 +300,5 @@ coded_int8(QuantizedLinearArgs args) {
   finish_codes<1, false>(a, at, own, partial, [&](int i) -> RowScale { return scales[i]; });
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -7,7 +7,8 @@
 
 #include "assay/backend/cuda/kernels/linear.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kUnitInputs = 32, kUnitWords = kUnitInputs / 2;
 ASSAY_DEVICE std::int64_t input_of_word(std::int64_t word) {
@@ -44,8 +45,8 @@ ASSAY_KERNEL_OF(kLinearThreads) order_inputs(OrderArgs a) {
   }
 }
 
-// As LinearPlace, in the 32 bits that indices of few rows need. Of a product with a gate a block has a strip
-// of the gate and the strip that it multiplies.
+// As LinearPlace, in the 32 bits that indices of few rows need. Where a product has a gate, a block has a strip
+// from the gate and the strip that it multiplies.
 template <int Strips>
 struct OrderedPlace {
   std::int32_t warp, lane, g, t, strip, first_row, tiles, begin, end;
@@ -69,7 +70,7 @@ struct OrderedPlace {
           Global<const std::byte>(a.weight.data) + std::int64_t{at.distance(a, j)} * at.tiles * kTileBytes;
     return at;
   }
-  // Of the block's strips from the first.
+  // How far the block's strips are from the first.
   static ASSAY_DEVICE std::int32_t distance(const OrderedArgs& a, int j) {
     return j * static_cast<std::int32_t>(a.to.gated / kStrip);
   }
@@ -252,4 +253,5 @@ ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const Place& at, const Sha
   }
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -3,7 +3,8 @@
 
 #include "assay/backend/cuda/kernels/row_codes.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kQuantizeThreads = kCodingThreads;
 
@@ -232,4 +233,5 @@ ASSAY_KERNEL_OF(kQuantizeThreads) quantize_groups(QuantizeGroupsArgs a) {
   }
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -4,7 +4,8 @@
 
 #include "assay/backend/cuda/kernels/common.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kCodingThreads = 256;
 
@@ -246,4 +247,5 @@ ASSAY_DEVICE RowScale code_row(const QuantizeArgs& a, std::int64_t row, const Ro
   return coder.scale;
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

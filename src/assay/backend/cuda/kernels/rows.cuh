@@ -3,7 +3,8 @@
 
 #include "assay/backend/cuda/kernels/common.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // The threads of a block together.
 ASSAY_DEVICE void embed_row(const EmbedArgs& a, std::int64_t row, std::int64_t id, std::int64_t place) {
@@ -95,4 +96,5 @@ ASSAY_KERNEL rotate_rows(RotateArgs a) {
   if (at < a.heads * a.pairs) rotate_pair(a, block_y(), at / a.pairs, at % a.pairs);
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -5,7 +5,8 @@
 #include "assay/backend/cuda/kernels/device.cuh"
 #include "assay/backend/cuda/kernels/step_kernels.h"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kProbeThreads = 256;
 
@@ -79,9 +80,11 @@ ASSAY_KERNEL_OF(32) do_nothing(NothingArgs) {
   wait_for_previous();
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device
 
-namespace assay::cuda::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda {
+inline namespace ASSAY_COMPILED_FOR {
 
 inline StepKernels step_kernel_table() {
   return {.read_probe = {"read_probe", device::read_probe},
@@ -93,4 +96,5 @@ inline StepKernels step_kernel_table() {
           .nothing = {"nothing", device::do_nothing}};
 }
 
-}  // namespace assay::cuda::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda

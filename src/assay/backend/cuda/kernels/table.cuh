@@ -18,17 +18,11 @@
 #include "assay/backend/cuda/kernels/rows.cuh"
 #include "assay/backend/cuda/kernels/warpgroups.cuh"
 
-namespace assay::cuda::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda {
+inline namespace ASSAY_COMPILED_FOR {
 
-inline void add_multiplications(Kernels& k) {
+inline void add_ordered(Kernels& k) {
   using namespace device;
-  k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
-  k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};
-#define ASSAY_FOR_BLOCKS(field, kernel)    \
-  k.field[0] = {#field "<8>", kernel(1)};  \
-  k.field[1] = {#field "<16>", kernel(2)}; \
-  k.field[2] = {#field "<32>", kernel(4)}; \
-  k.field[3] = {#field "<64>", kernel(8)}
 #define ASSAY_ORDERED(field, kernel)                                               \
   k.field.rows[0] = {#field "<8>", kernel(1, 1, false, false)};                    \
   k.field.rows[1] = {#field "<16>", kernel(2, 1, false, false)};                   \
@@ -43,7 +37,6 @@ inline void add_multiplications(Kernels& k) {
   k.field.wide_gated = {#field "<8, gated, wide>", kernel(1, 2, false, true)};     \
   k.field.wide_normed = {#field "<8, normed, wide>", kernel(1, 1, true, true)};    \
   k.field.wide_normed_gated = {#field "<8, normed, gated, wide>", kernel(1, 2, true, true)}
-#define ASSAY_TF32(blocks) linear_tf32<blocks>
 #define ASSAY_F16(...) ordered_halves<Float16, MatrixFormat::float16, __VA_ARGS__>
 #define ASSAY_BF16(...) ordered_halves<Bfloat16, MatrixFormat::bfloat16, __VA_ARGS__>
 #define ASSAY_WIDE_F16(blocks, strips, is_normed, is_wide) \
@@ -54,28 +47,40 @@ inline void add_multiplications(Kernels& k) {
   ordered_codes<Float16, false, blocks, strips, is_normed>
 #define ASSAY_NARROW_BF16(blocks, strips, is_normed, is_wide) \
   ordered_codes<Bfloat16, false, blocks, strips, is_normed>
-#define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
-#define ASSAY_INT8(blocks) device::ordered_int8<blocks, 1>
-  ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
   ASSAY_ORDERED(ordered_float16, ASSAY_F16);
   ASSAY_ORDERED(ordered_bfloat16, ASSAY_BF16);
   ASSAY_ORDERED(wide_float16, ASSAY_WIDE_F16);
   ASSAY_ORDERED(wide_bfloat16, ASSAY_WIDE_BF16);
   ASSAY_ORDERED(narrow_float16, ASSAY_NARROW_F16);
   ASSAY_ORDERED(narrow_bfloat16, ASSAY_NARROW_BF16);
-  ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
-  ASSAY_FOR_BLOCKS(ordered_int8, ASSAY_INT8);
-#undef ASSAY_TF32
 #undef ASSAY_F16
 #undef ASSAY_BF16
 #undef ASSAY_WIDE_F16
 #undef ASSAY_WIDE_BF16
 #undef ASSAY_NARROW_F16
 #undef ASSAY_NARROW_BF16
+#undef ASSAY_ORDERED
+}
+
+inline void add_multiplications(Kernels& k) {
+  using namespace device;
+  k.linear_float32[0] = {"linear_float32<4>", linear_float32<4>};
+  k.linear_float32[1] = {"linear_float32<16>", linear_float32<16>};
+#define ASSAY_FOR_BLOCKS(field, kernel)    \
+  k.field[0] = {#field "<8>", kernel(1)};  \
+  k.field[1] = {#field "<16>", kernel(2)}; \
+  k.field[2] = {#field "<32>", kernel(4)}; \
+  k.field[3] = {#field "<64>", kernel(8)}
+#define ASSAY_TF32(blocks) linear_tf32<blocks>
+#define ASSAY_CODED(blocks) device::linear_int8_activations<blocks>
+#define ASSAY_INT8(blocks) device::ordered_int8<blocks, 1>
+  ASSAY_FOR_BLOCKS(linear_tf32, ASSAY_TF32);
+  ASSAY_FOR_BLOCKS(linear_int8_activations, ASSAY_CODED);
+  ASSAY_FOR_BLOCKS(ordered_int8, ASSAY_INT8);
+#undef ASSAY_TF32
 #undef ASSAY_CODED
 #undef ASSAY_INT8
 #undef ASSAY_FOR_BLOCKS
-#undef ASSAY_ORDERED
   k.four_bit_float32 = {"four_bit_float32", device::four_bit_float32};
   k.four_bit_offsets = {"four_bit_offsets", device::four_bit_offsets};
   k.linear_grouped = {"linear_grouped", device::linear_grouped};
@@ -167,6 +172,7 @@ inline Kernels kernel_table() {
   k.step_bfloat16[0] = {"attend_step_bfloat16<64>", attend_step<Bfloat16, 64>};
   k.step_bfloat16[1] = {"attend_step_bfloat16<128>", attend_step<Bfloat16, 128>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
+  add_ordered(k);
   add_multiplications(k);
 #if !defined(__CUDACC__) || defined(ASSAY_CUDA_WARPGROUPS)
   add_warpgroups(k.warpgroups);
@@ -187,4 +193,5 @@ inline Kernels kernel_table() {
   return k;
 }
 
-}  // namespace assay::cuda::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda

@@ -9,7 +9,8 @@
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/wgmma.cuh"
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 // While a stage is multiplied, three behind it are there or on their way; its products may be in flight when
 // the next one begins, so that the one before it is free.
@@ -348,4 +349,5 @@ warpgroup_int8(GemmInt8Args a) {
   }
 }
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device

@@ -22,7 +22,8 @@
 
 #else
 
-namespace assay::cuda::device::inline ASSAY_COMPILED_FOR {
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 inline constexpr bool kHasWarpgroups = true;
@@ -161,6 +162,7 @@ ASSAY_WGMMA_OF_ALL(wgmma_s8, std::int32_t, "r", ".s32.s8.s8", "k32", "1")
 #undef ASSAY_WGMMA_OF_ALL
 #undef ASSAY_WGMMA_ASM
 
-}  // namespace assay::cuda::device::inline ASSAY_COMPILED_FOR
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device
 
 #endif
