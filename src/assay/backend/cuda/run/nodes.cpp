@@ -28,10 +28,10 @@ class NodeCounter {
         plan_.ops[i].kind);
   }
   int of_head() const {
-    const bool is_normed = rows_ <= kFewRows && !plan_.ops.empty() && around_.leaves_moments.back();
+    const bool is_normed = rows_ == 1 && !plan_.ops.empty() && around_.leaves_moments.back();
     const int ordered = takes_ordered_inputs(plan_.weight(plan_.head.product.weight)) ? 1 : 0;
     const int quantized = quantizing(plan_.head.product, false, true);
-    if (is_normed) return 1 + std::max(quantized, rows_ <= kMaxNormedRows ? 0 : ordered);
+    if (is_normed) return 1 + quantized;
     return 2 + std::max(ordered, quantized);
   }
   int of_tables() const { return 2 * static_cast<int>(layout_.rotary_tables.size()); }
