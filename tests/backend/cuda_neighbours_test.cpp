@@ -2,9 +2,11 @@
 // moments for the norm behind, and norms made of moments that somebody left: the bits of each by itself.
 #include <gtest/gtest.h>
 
+#include "assay/backend/cuda/run/neighbours.h"
 #include "assay/base/error.h"
 #include "support/cuda_kernels.h"
 #include "support/cuda_ordered.h"
+#include "support/hand_written_plan.h"
 
 namespace assay::cuda {
 namespace {
@@ -180,6 +182,33 @@ TEST_F(CudaNeighbours, RefuseGatesThatDoNotFit) {
   args.to.gated = 32;
   args.to.adds = true;
   EXPECT_THROW(run(*runtime_, args), Error);
+}
+
+// Moments lie in one place: of products with norms between them each second one leaves some.
+TEST(CudaNeighboursOfPlan, LeaveNoMomentsWhereTheyReadSome) {
+  constexpr int kProducts = 4;
+  test::HandWrittenPlan p;
+  BufferId x = p.buffer(64);
+  for (int i = 0; i < kProducts; ++i) {
+    const BufferId out = p.buffer(64), normed = p.buffer(64);
+    p.op(OpClass::linear, LinearOp{.weight = p.matrix(64, 64, formats::kBfloat16), .in = x, .out = out});
+    if (i + 1 < kProducts)
+      p.op(OpClass::norm, NormOp{.gain = p.vector(64, 1, 0.1), .epsilon = 1e-5F, .in = out, .out = normed});
+    p.plan.hidden = out;
+    x = normed;
+  }
+  p.plan.head.product.weight = p.matrix(16, 64, formats::kBfloat16);
+  p.plan.vocab = 16;
+  p.plan.context = 64;
+  DeviceFacts facts;
+  facts.processors = 4;
+  facts.memory_bytes = std::int64_t{1} << 30;
+  WorkspaceLayout layout(p.plan, facts);
+  std::int64_t apart = 0;  // no two buffers share memory
+  for (auto& place : layout.buffers) place.at = apart += std::int64_t{1} << 30;
+  const Neighbours around = neighbours_of(p.plan, layout);
+  const std::vector<bool> wanted{true, false, false, false, true, false, false};
+  EXPECT_EQ(around.leaves_moments, wanted);
 }
 
 }  // namespace

@@ -31,6 +31,20 @@ TEST(CsvField, IsQuotedWhereItHasToBe) {
   EXPECT_EQ(csv_field("\xc3\xa9"), "\xc3\xa9") << "what is no ASCII stays";
 }
 
+TEST(CsvField, IsNoFormula) {
+  EXPECT_EQ(csv_field("=1+1"), "'=1+1");
+  EXPECT_EQ(csv_field("@SUM(A1)"), "'@SUM(A1)");
+  EXPECT_EQ(csv_field("+cmd|' /C calc'!A0"), "'+cmd|' /C calc'!A0");
+  EXPECT_EQ(csv_field("-2+3"), "'-2+3");
+  EXPECT_EQ(csv_field("--5"), "'--5");
+  EXPECT_EQ(csv_field("- a list"), "'- a list");
+  EXPECT_EQ(csv_field("\t=1"), "'\t=1");
+  EXPECT_EQ(csv_field("=HYPERLINK(\"x\",\"y\")"), "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\"");
+  for (const char* number : {"-0.5", "-1e-05", "+3", "-inf", "-3.2%", "7", "-12", "-"})
+    EXPECT_EQ(csv_field(number), number);
+  EXPECT_EQ(csv_field("a=b"), "a=b");
+}
+
 TEST(ResultsCsv, HasALineForEachRowThatFailed) {
   Row failed;
   failed.scenario = Scenario::perplexity;

@@ -1,6 +1,8 @@
 #include "assay/report/csv.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 #include "assay/base/format.h"
 #include "assay/results/metric.h"
@@ -107,11 +109,26 @@ class SampleLines {
 };
 static_assert(LossBlocks::kTokens == 16, "a phase is named after it");
 
+// Whether a spreadsheet would compute the cell: "CSV Injection", OWASP. Numbers, also with a unit of one mark
+// behind them, are none.
+bool is_formula(const std::string& text) {
+  if (text.size() < 2 || std::string_view("=+-@\t\r").find(text.front()) == std::string_view::npos)
+    return false;
+  if (text.front() != '-' && text.front() != '+') return true;
+  double value = 0;
+  const char *first = text.data() + 1, *last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(first, last, value);
+  const bool is_number =
+      error == std::errc() && *first != '-' && (end == last || (end + 1 == last && *end == '%'));
+  return !is_number;
+}
+
 }  // namespace
 
 std::string csv_field(const std::string& original) {
   // A file that is shown on a terminal must not steer it.
   std::string text;
+  if (is_formula(original)) text = "'";
   for (const char c : original) {
     const auto byte = static_cast<unsigned char>(c);
     if ((byte < 0x20 && c != '\n' && c != '\r' && c != '\t') || byte == 0x7f)

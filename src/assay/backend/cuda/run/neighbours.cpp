@@ -94,6 +94,7 @@ void find_moments(const Plan& plan, Neighbours& found) {
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     const LinearOp* product = product_at(plan, i);
     if (!can_leave_moments(plan, product) || found.gate_rows[i] > 0 || !fills(plan, *product)) continue;
+    if (i > 1 && found.leaves_moments[i - 2]) continue;  // it reads those, which lie in the same place
     if (i + 1 == plan.ops.size()) {
       found.leaves_moments[i] =
           product->out == plan.hidden && plan.head.norm && can_norm(plan, &plan.head.product);
