@@ -8,8 +8,8 @@
 
 namespace assay::report {
 
-// A field, in quotes where it needs them; control characters but for line breaks and tabs as \x1b. A text that
-// a spreadsheet would compute as a formula (= + - @ in front, and no number) begins with an apostrophe.
+// A field, in quotes where it needs them; control characters but for line breaks and tabs as \x1b. A text
+// that a spreadsheet would compute as a formula (= + - @ in front, and no number) begins with an apostrophe.
 std::string csv_field(const std::string& text);
 // A line per row and metric, with its interval, how many samples of how many processes it comes from, and
 // what it is of them ("median"; empty: counted). A metric that could not be measured has no value but a
