@@ -184,6 +184,52 @@ TEST_F(CudaNeighbours, RefuseGatesThatDoNotFit) {
   EXPECT_THROW(run(*runtime_, args), Error);
 }
 
+// A T4 has 64 KB of shared memory for a block: tables of codes, sums of many rows and normed rows do not fit
+// together there.
+class CudaSmallNeighbours : public CudaNeighbours {
+ protected:
+  CudaSmallNeighbours() {
+    EmulatedDevice device = small_device();
+    device.facts.shared_bytes_per_block = 64 << 10;
+    small_ = make_emulated_runtime(device);
+  }
+  std::unique_ptr<Runtime> small_, large_ = make_emulated_runtime(small_device());
+};
+
+TEST_F(CudaSmallNeighbours, MultiplyInWhatSharedMemoryThereIs) {
+  const Way way{MatrixFormat::four_bit, Arithmetic::float16, 64};
+  for (const Shape& shape : {Shape{160, 64, 60}, {160, 64, 12}, {32, 4200, 2}})
+    for (const bool is_normed : {false, true}) {
+      const std::int64_t rows = shape.rows, n = shape.inputs, gated = shape.outputs / 2;
+      SCOPED_TRACE(std::to_string(n) + " inputs, " + std::to_string(rows) + " rows, " +
+                   std::to_string(is_normed));
+      const TestMatrix m = make_matrix(way.format, shape.outputs, n, random_, way.group);
+      const Floats x = random_.floats(rows * n, -2, 2), gain = random_.floats(n);
+      const auto multiplied = [&](Runtime& runtime) {
+        DeviceMemory memory(runtime);
+        const MomentParts moments{.data = memory.put(Floats(at_of(rows * 2 * strips_of(n)), 0.5F)),
+                                  .stride = 2 * strips_of(n)};
+        const std::int64_t bytes = round_up(rows * rounded_inputs_stride(n, way.arithmetic), 256);
+        LinearArgs args{
+            .x = memory.put(x),
+            .x_stride = n,
+            .rows = rows,
+            .weight = put_matrix(memory, m),
+            .arithmetic = way.arithmetic,
+            .to = {.out = memory.of<float>(at_of(rows * gated)), .out_stride = gated, .gated = gated},
+            .scratch = {memory.of<std::byte>(at_of(bytes)), bytes}};
+        if (is_normed)
+          args.made = {.kind = FusedPrologue::Kind::norm,
+                       .gain = memory.put(gain),
+                       .epsilon = 1e-5F,
+                       .moments = moments};
+        run(runtime, args);
+        return memory.get(args.to.out, at_of(rows * gated));
+      };
+      EXPECT_EQ(multiplied(*small_), multiplied(*large_));
+    }
+}
+
 // Moments lie in one place: of products with norms between them each second one leaves some.
 TEST(CudaNeighboursOfPlan, LeaveNoMomentsWhereTheyReadSome) {
   constexpr int kProducts = 4;

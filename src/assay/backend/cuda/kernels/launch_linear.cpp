@@ -111,31 +111,40 @@ bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
   return true;
 }
 
+std::uint32_t ordered_bytes(const OrderedArgs& args, std::int64_t rows, std::uint32_t table_bytes,
+                            bool takes_strips) {
+  const bool is_normed = args.made.kind != FusedPrologue::Kind::none;
+  return table_bytes + partial_bytes(rows) * (args.to.gated > 0 ? 2 : 1) * (takes_strips ? 2 : 1) +
+         (is_normed ? count_of(normed_rows_bytes(args.rows, args.weight.inputs)) : 0);
+}
+
 // 4-bit codes have a table in shared memory: so many blocks that all processors are busy take strip after
-// strip. Other products have a block for each strip.
+// strip. Other products have a block for each strip. Where shared memory is small, blocks take fewer rows.
 void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, const OrderedArgs& args,
                       std::uint32_t table_bytes) {
   const bool has_gate = args.to.gated > 0, is_normed = args.made.kind != FusedPrologue::Kind::none;
   const std::int64_t strips = strips_of(has_gate ? args.to.gated : args.weight.outputs),
                      twice = std::int64_t{2} * runtime.facts().processors;
+  const auto fits = [&](int size, bool takes_strips) {
+    return ordered_bytes(args, std::int64_t{8} << size, table_bytes, takes_strips) <=
+           runtime.facts().shared_bytes_per_block;
+  };
   int size = 0;
   const int largest = is_normed ? 0 : has_gate ? kRowBlocks - 2 : kRowBlocks - 1;
-  while (size < largest && args.rows > std::int64_t{8} << size) ++size;
+  while (size < largest && args.rows > std::int64_t{8} << size && fits(size + 1, false)) ++size;
   const std::int64_t rows = std::int64_t{8} << size;
-  const bool takes_strips = table_bytes > 0 && size < 2 && strips > twice,
+  const bool takes_strips = table_bytes > 0 && size < 2 && strips > twice && fits(size, true),
              is_wide = size == 0 && strips > twice;
   const Kernel<OrderedArgs>& kernel =
       is_wide ? (is_normed ? (has_gate ? kernels.wide_normed_gated : kernels.wide_normed)
                            : (has_gate ? kernels.wide_gated : kernels.wide))
               : (is_normed ? (has_gate ? kernels.normed_gated : kernels.normed)
                            : (has_gate ? kernels.gated[size] : kernels.rows[size]));
-  const std::uint32_t partials = partial_bytes(rows) * (has_gate ? 2 : 1) * (takes_strips ? 2 : 1),
-                      made = is_normed ? count_of(normed_rows_bytes(args.rows, args.weight.inputs)) : 0;
   launch(runtime, kernel,
          {.grid_x = count_of(takes_strips ? twice : strips),
           .grid_y = blocks_of(args.rows, rows),
           .block = count_of(kThreads),
-          .shared_bytes = table_bytes + partials + made},
+          .shared_bytes = ordered_bytes(args, rows, table_bytes, takes_strips)},
          args);
 }
 
@@ -159,7 +168,9 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
     product.made_of = args.x;
     product.made_stride = args.x_stride;
     product.made = args.made;
-    return multiply_ordered(runtime, kernels, product, table_bytes);
+    if (ordered_bytes(product, 8, table_bytes, false) <= runtime.facts().shared_bytes_per_block)
+      return multiply_ordered(runtime, kernels, product, table_bytes);
+    product.made = {};
   }
   if (args.rows * stride > args.scratch.bytes)
     throw Error(

@@ -9,10 +9,9 @@ inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kCodingThreads = 256;
 
-// Which word of a row of codes in order holds inputs k to k + 3, k a multiple of 4: of 64 inputs word 4 t + 2
-// s
-// + h holds four from 32 s + 16 h + 4 t on, which lane 4 g + t multiplies in the k32 step s (PTX ISA, "Matrix
-// Fragments for mma.m16n8k32").
+// Which word of a row of codes in order holds inputs k to k + 3, k a multiple of 4. Word 4 t + 2 s + h of 64
+// inputs holds four from 32 s + 16 h + 4 t on, which lane 4 g + t multiplies in the k32 step s (PTX ISA,
+// "Matrix Fragments for mma.m16n8k32").
 ASSAY_DEVICE std::int32_t word_of_codes(std::int32_t k) {
   return k / 64 * 16 + (k >> 2 & 3) * 4 + (k >> 5 & 1) * 2 + (k >> 4 & 1);
 }

@@ -66,8 +66,7 @@ class NodeCounter {
     if (rows_ > kFewRows) return 1;
     const auto& producer = around_.producers[i];
     if (producer && (!producer->is_behind_gate || has_gate(producer->op))) return 0;
-    const bool is_normed =
-        i > 1 && is_made(i - 1) && around_.leaves_moments[i - 2] && rows_ <= kMaxNormedRows;
+    const bool is_normed = has_norm(i) && around_.leaves_moments[i - 2] && rows_ <= kMaxNormedRows;
     return is_normed ? 0 : 1;
   }
 
