@@ -20,9 +20,10 @@ ASSAY_DEVICE void put_attended_pair(const AttendArgs& a, std::int32_t row, std::
 }
 
 // A row of padding becomes 0.
+template <int Groups>
 ASSAY_DEVICE void clear_step(const AttendArgs& a, const StepPlace& at) {
   const std::int32_t columns = at.heads * at.dim;
-  for (std::int32_t i = 2 * thread_index(); i < columns; i += 2 * kAttendThreads)
+  for (std::int32_t i = 2 * thread_index(); i < columns; i += 2 * kStepThreads<Groups>)
     put_attended_pair(a, at.row, at.first_head * at.dim + i, 0, 0);
 }
 
@@ -43,21 +44,23 @@ struct StepScratch {
 };
 
 // What a lane has of a chunk: written where there is no other, else left in scratch memory.
-template <int Dim>
-ASSAY_DEVICE void end_step_chunk(const AttendArgs& a, const StepPlace& at, const StepRows& rows,
-                                 const StepValues<Dim>& values) {
+template <int Dim, int Groups>
+ASSAY_DEVICE void end_step_chunk(const AttendArgs& a, const StepPlace& at,
+                                 const StepValues<Dim, Groups>& values) {
+  constexpr int kTiles = kStepColumnTiles<Dim, Groups>;
   ASSAY_UNROLL
   for (int half = 0; half < 2; ++half) {
-    const float sum = sum_of_weights<Dim>(rows, at, half);
+    const float sum = sum_of_weights<Dim>(at, half);
     if (at.g + 8 * half >= at.heads) continue;
     const bool is_only = at.first_chunk == at.last_chunk;
     const StepScratch scratch(a);
     const std::int32_t state = is_only ? 0 : scratch.state(a, at.row, at.head(half), at.chunk);
     if (!is_only && at.warp == 0 && at.t == 0)
-      scratch.states.as<Floats2>()[state] = {rows.largest[half], sum};
+      scratch.states.as<Floats2>()[state] = {
+          shared<float>(0)[StepMemory<Dim>::kLargest + at.g + 8 * half], sum};
     ASSAY_UNROLL
-    for (int j = 0; j < Dim / 32; ++j) {
-      const std::int32_t column = at.warp * (Dim / 4) + 8 * j + 2 * at.t;
+    for (int j = 0; j < kTiles; ++j) {
+      const std::int32_t column = 8 * (at.warp * kTiles + j) + 2 * at.t;
       if (column >= at.dim) continue;
       const float x = values[j][2 * half], y = values[j][2 * half + 1];
       if (is_only)
@@ -86,12 +89,13 @@ ASSAY_DEVICE bool is_last_of_row(const AttendStepArgs& a, const StepPlace& at) {
 }
 
 // Factors of the chunks [first, first + kMergedAtOnce) of the tile's heads: for what is merged before, for
-// the chunk, and the chunk's sum. A warp takes each fourth head and knows the largest score before.
+// the chunk, and the chunk's sum. A warp takes every so manieth head and knows the largest score before.
+template <int Warps>
 ASSAY_DEVICE void make_factors(const AttendArgs& a, const StepPlace& at, const StepScratch& scratch,
-                               std::int32_t first, float (&largest)[kTileRows / kStepWarps]) {
+                               std::int32_t first, float (&largest)[kTileRows / Warps]) {
   ASSAY_UNROLL
-  for (int i = 0; i < kTileRows / kStepWarps; ++i) {
-    const std::int32_t row = at.warp + i * kStepWarps, chunk = first + at.lane;
+  for (int i = 0; i < kTileRows / Warps; ++i) {
+    const std::int32_t row = at.warp + i * Warps, chunk = first + at.lane;
     if (row >= at.heads) continue;
     Floats2 own{-infinity(), 0};
     if (chunk <= at.last_chunk)
@@ -109,48 +113,46 @@ ASSAY_DEVICE void make_factors(const AttendArgs& a, const StepPlace& at, const S
   }
 }
 
-// Four columns of a head, of the chunks so far.
+// Two columns of a head, of the chunks so far.
 struct MergedValues {
-  float values[4], sum;
+  float values[2], sum;
 
-  ASSAY_DEVICE void add(const Words4& chunk, const Words4& factors, bool is_first) {
+  ASSAY_DEVICE void add(const Floats2& chunk, const Words4& factors, bool is_first) {
     const float mine = float_of(factors.word[0]), theirs = float_of(factors.word[1]),
                 of_chunk = float_of(factors.word[2]);
     sum = is_first ? of_chunk : sum * mine + of_chunk * theirs;
-    ASSAY_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float value = float_of(chunk.word[i]);
-      values[i] = is_first ? value : values[i] * mine + value * theirs;
-    }
+    values[0] = is_first ? chunk.x : values[0] * mine + chunk.x * theirs;
+    values[1] = is_first ? chunk.y : values[1] * mine + chunk.y * theirs;
   }
 };
 
-// The chunks of the tile's heads, four columns a thread; as merge() of attention.cuh, in order.
+// The chunks of the tile's heads, two columns a thread; as merge() of attention.cuh, in order.
+template <int Groups>
 ASSAY_DEVICE void merge_step(const AttendArgs& a, const StepPlace& at) {
-  constexpr int kAhead = 16;  // 32 KB of all threads
+  constexpr int kAhead = 12, kWarps = kStepWarps * Groups;  // 64 KB of 512 threads
   const StepScratch scratch(a);
-  const std::int32_t of_head = at.dim / 4, units = at.heads * of_head;
+  const std::int32_t of_head = at.dim / 2, units = at.heads * of_head;
   const Global<const float> values = scratch.values.template as<const float>();
-  for (std::int32_t first_unit = 0; first_unit < units; first_unit += kAttendThreads) {
+  for (std::int32_t first_unit = 0; first_unit < units; first_unit += kStepThreads<Groups>) {
     const std::int32_t unit = first_unit + thread_index(), row = unit / of_head, columns = unit % of_head;
     MergedValues merged{};
-    float largest[kTileRows / kStepWarps];
+    float largest[kTileRows / kWarps];
     for (float& one : largest) one = -infinity();
     ASSAY_NO_UNROLL
     for (std::int32_t first = at.first_chunk; first <= at.last_chunk; first += kMergedAtOnce) {
       barrier();  // the factors before have been used
-      make_factors(a, at, scratch, first, largest);
+      make_factors<kWarps>(a, at, scratch, first, largest);
       barrier();
       if (unit >= units) continue;
       const std::int32_t from = scratch.state(a, at.row, at.first_head + row, 0),
                          end = smaller(first + kMergedAtOnce, at.last_chunk + 1);
       ASSAY_NO_UNROLL
       for (std::int32_t chunk = first; chunk < end; chunk += kAhead) {
-        Words4 loaded[kAhead] = {};
+        Floats2 loaded[kAhead] = {};
         ASSAY_UNROLL
         for (int i = 0; i < kAhead; ++i)
           if (chunk + i < end)
-            loaded[i] = values.load_shared_by_blocks((from + chunk + i) * of_head + columns);
+            loaded[i] = values.load_written<Floats2>((from + chunk + i) * of_head + columns);
         ASSAY_UNROLL
         for (int i = 0; i < kAhead; ++i)
           if (chunk + i < end)
@@ -159,42 +161,43 @@ ASSAY_DEVICE void merge_step(const AttendArgs& a, const StepPlace& at) {
       }
     }
     if (unit >= units) continue;
-    const std::int32_t column = (at.first_head + row) * at.dim + 4 * columns;
+    const std::int32_t column = (at.first_head + row) * at.dim + 2 * columns;
     put_attended_pair(a, at.row, column, merged.values[0] / merged.sum, merged.values[1] / merged.sum);
-    put_attended_pair(a, at.row, column + 2, merged.values[2] / merged.sum, merged.values[3] / merged.sum);
   }
 }
 
 // block_x: chunks; block_y: rows; block_z: kv heads, and tiles of the query heads of each.
-template <typename Type, int Dim>
-ASSAY_KERNEL_OF(kAttendThreads)
+template <typename Type, int Dim, int Groups>
+ASSAY_KERNEL_OF(kStepThreads<Groups>, Dim <= 64 ? 2 : 1)
 attend_step(AttendStepArgs a) {
   const StepPlace at(a);
   const StepRotation rotation(a.rotate, at.row, Dim / 2, StepMemory<Dim>::kMaxima);
   if (!at.has_keys()) {
     wait_for_previous();
-    if (at.last < 0 && at.chunk == 0) clear_step(a.attend, at);
+    if (at.last < 0 && at.chunk == 0) clear_step<Groups>(a.attend, at);
     return;
   }
-  const Global<std::byte> newest_page = fetch_chunk<Dim>(a, at);
-  const StepRow<Type, Dim> own(a, at, rotation, newest_page);
+  const Global<std::byte> newest_page = fetch_chunk<Dim, Groups>(a, at);
+  const StepRow<Type, Dim, Groups> own(a, at, rotation, newest_page);
   barrier();
   wait_for_previous();
   own.take(at);
   cp_async_wait<1>();  // the keys
   barrier();
-  StepScores scores = {};
-  multiply_keys<Type, Dim>(scores, at);
-  score_keys<Dim>(scores, a.attend, at);
+  StepScores<Groups> scores = {};
+  multiply_keys<Type, Dim, Groups>(scores, at);
+  score_keys<Dim, Groups>(scores, a.attend, at);
   barrier();
-  const StepRows rows = weigh_keys<Type, Dim>(scores, at);
+  weigh_keys<Type, Dim, Groups>(scores, at);
   cp_async_wait<0>();
   barrier();
-  StepValues<Dim> values = {};
-  multiply_values<Type, Dim>(values, rows, at);
-  end_step_chunk<Dim>(a.attend, at, rows, values);
+  if (has_columns<Dim, Groups>(at)) {
+    StepValues<Dim, Groups> values = {};
+    multiply_values<Type, Dim, Groups>(values, at);
+    end_step_chunk<Dim, Groups>(a.attend, at, values);
+  }
   if (at.first_chunk == at.last_chunk) return;
-  if (is_last_of_row<Dim>(a, at)) merge_step(a.attend, at);
+  if (is_last_of_row<Dim>(a, at)) merge_step<Groups>(a.attend, at);
 }
 
 }  // namespace ASSAY_COMPILED_FOR

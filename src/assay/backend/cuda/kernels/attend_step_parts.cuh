@@ -4,11 +4,12 @@
 // Few keys leave nothing to do but to wait, one dependent step after the other: a block takes a chunk of 256
 // keys of a row and a kv head, whose query heads are the 16 rows of an mma. The keys that are there already
 // are on their way before the kernel in front, which makes the new row, is waited for. Then
-//   scores   warp w takes keys 16 w to 16 w + 15 of each of the four pages
+//   scores   a warp takes 16 keys of a page: of one page, where there are four groups of four warps
 //   weights  the same keys; the largest score of each page and those before it comes through shared memory
-//   values   warp w takes a quarter of the columns and goes through the pages in order
+//   values   a warp takes its share of the columns and goes through the pages in order
 // which gives the bits of attend_tiles: a column's sums have the same order, and the sum of a page's weights
-// is that of its four steps of 16 keys.
+// is that of its four steps of 16 keys. A block runs through its code once, at the rate at which instructions
+// come: sixteen warps share them, and their code for a page is there once.
 #pragma once
 
 #include "assay/backend/cuda/kernels/attend_step.h"
@@ -18,23 +19,29 @@ namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kStepPages = static_cast<int>(kChunkKeys / kPagePositions),
-                     kStepWarps = kAttendThreads / kWarp;
+                     kStepWarps = 4;  // of a page
+// Groups of warps, each of which takes every Groups-th page.
+template <int Groups>
+inline constexpr int kStepThreads = Groups * kStepWarps * kWarp;
 inline constexpr int kMergedAtOnce = kWarp;  // chunks
 
-// Where parts of shared memory begin, in words. Weights, their sums and the factors of chunks take the place
-// of keys, which have been used by then.
+// Where parts of shared memory begin, in words. Weights, their sums, what rescales them and the factors of
+// chunks take the place of keys, which have been used by then.
 template <int Dim>
 struct StepMemory {
   static constexpr std::int32_t kPage = kPageKeys * Dim / 2, kKeys = 0, kValues = kStepPages * kPage,
                                 kQueries = 2 * kValues, kMaxima = kQueries + kTileRows * Dim / 2,
                                 kIsLast = kMaxima + kTileRows * kStepPages * kStepWarps;
-  // [page][step][lane][4], [half][page][lane][warp], [tile row][chunk][4]
-  static constexpr std::int32_t kWeights = 0, kSums = kStepPages * 4 * kWarp * 4, kFactors = 0;
+  // [page][step][lane][4], [half][page][lane][warp], [page][tile row], [tile row], [tile row][chunk][4]
+  static constexpr std::int32_t kWeights = 0, kSums = kStepPages * 4 * kWarp * 4,
+                                kRescaled = kSums + 2 * kStepPages * kWarp * kStepWarps,
+                                kLargest = kRescaled + kStepPages * kTileRows, kFactors = 0;
 };
 
 // What a block knows of its row, chunk and kv head. All of it was there before the kernel in front began.
 struct StepPlace {
   std::int32_t warp, lane, g, t;
+  std::int32_t group, of_page;  // the warp's, and which 16 keys of a page it takes
   std::int32_t row, chunk, dim, kv_head, heads, first_head;      // heads: of the tile
   std::int32_t first, last;                                      // keys that the row sees; last: its own
   std::int32_t first_chunk, last_chunk, first_page, begin, end;  // begin, end: the chunk's pages with keys
@@ -45,6 +52,8 @@ struct StepPlace {
         lane(thread_index() % kWarp),
         g(lane / 4),
         t(lane % 4),
+        group(warp / kStepWarps),
+        of_page(warp % kStepWarps),
         row(block_y()),
         chunk(block_x()),
         dim(a.attend.cache.head_dim) {
@@ -80,11 +89,11 @@ ASSAY_DEVICE Global<std::byte> step_page(const AttendStepArgs& a, const StepPlac
 
 // Keys or values, `part` bytes into a page, of all pages; the newest's place stays free, what no key is there
 // for becomes zero. Commits.
-template <int Dim>
+template <int Dim, int Groups>
 ASSAY_DEVICE void fetch_part(const AttendStepArgs& a, const StepPlace& at,
                              const Global<std::byte> (&pages)[kStepPages], std::int64_t part,
                              std::int32_t to) {
-  constexpr std::int32_t kPieces = Dim / 8, kRows = kAttendThreads / kPieces;  // 16 bytes; rows at a time
+  constexpr std::int32_t kPieces = Dim / 8, kRows = kStepThreads<Groups> / kPieces;  // 16 bytes; rows at a time
   const std::int32_t piece = thread_index() % kPieces, row = thread_index() / kPieces,
                      row_bytes = static_cast<std::int32_t>(a.attend.cache.row_bytes());
   const bool has_piece = piece * 16 < row_bytes;
@@ -107,15 +116,15 @@ ASSAY_DEVICE void fetch_part(const AttendStepArgs& a, const StepPlace& at,
   cp_async_commit();
 }
 // Gives the last of the chunk's pages, where the newest key belongs.
-template <int Dim>
+template <int Dim, int Groups>
 ASSAY_DEVICE Global<std::byte> fetch_chunk(const AttendStepArgs& a, const StepPlace& at) {
   const CacheLayout& cache = a.attend.cache;
   Global<std::byte> pages[kStepPages], last;
   ASSAY_UNROLL
   for (int page = 0; page < kStepPages; ++page)
     if (at.has_page(page)) pages[page] = last = step_page(a, at, page);
-  fetch_part<Dim>(a, at, pages, cache.keys_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kKeys);
-  fetch_part<Dim>(a, at, pages, cache.values_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kValues);
+  fetch_part<Dim, Groups>(a, at, pages, cache.keys_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kKeys);
+  fetch_part<Dim, Groups>(a, at, pages, cache.values_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kValues);
   return last;
 }
 
@@ -153,9 +162,9 @@ struct StepRotation {
 // The row's queries, and in its newest chunk its key and value: turned, rounded, into their places. A thread
 // has two elements of several heads, and of the key or the value, all of which it loads before it waits for
 // one. What can be known before the kernel in front has ended is worked out before.
-template <typename Type, int Dim>
+template <typename Type, int Dim, int Groups>
 struct StepRow {
-  static constexpr std::int32_t kWords = Dim / 2, kRows = kAttendThreads / kWords,
+  static constexpr std::int32_t kWords = Dim / 2, kRows = kStepThreads<Groups> / kWords,
                                 kPasses = kTileRows / kRows;
   std::int32_t word, first_row;
   StepRotation rotation;
@@ -242,108 +251,129 @@ struct StepRow {
   }
 };
 
-// The scores of the warp's 16 keys of each page, in two n-tiles, of rows g and g + 8; and the largest of each
+// The scores of the warp's 16 keys of its pages, in two n-tiles, of rows g and g + 8; and the largest of each
 // row, for all warps.
-using StepScores = float[kStepPages][2][4];
+template <int Groups>
+using StepScores = float[kStepPages / Groups][2][4];
 
-template <typename Type, int Dim>
-ASSAY_DEVICE void multiply_keys(StepScores& s, const StepPlace& at) {
+template <typename Type, int Dim, int Groups>
+ASSAY_DEVICE void multiply_keys(StepScores<Groups>& s, const StepPlace& at) {
   using Memory = StepMemory<Dim>;
-  const std::int32_t q_row = at.lane % 16, k_row = 16 * at.warp + at.lane % 8 + at.lane / 16 * 8;
+  const std::int32_t q_row = at.lane % 16, k_row = 16 * at.of_page + at.lane % 8 + at.lane / 16 * 8;
   const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
   ASSAY_UNROLL
   for (int step = 0; step < Dim / 16; ++step) {
     std::uint32_t q[4];
     ldmatrix_x4(q, words, Memory::kQueries + tile_word<Dim>(q_row, 2 * step + at.lane / 16));
     ASSAY_UNROLL
-    for (int page = 0; page < kStepPages; ++page) {
+    for (int own = 0; own < kStepPages / Groups; ++own) {
+      const std::int32_t page = at.group + own * Groups;
       if (!at.has_page(page)) continue;
       std::uint32_t k[4];
       ldmatrix_x4(k, words, page * Memory::kPage + tile_word<Dim>(k_row, 2 * step + at.lane / 8 % 2));
-      Type::multiply(s[page][0], q, {k[0], k[1]});
-      Type::multiply(s[page][1], q, {k[2], k[3]});
+      Type::multiply(s[own][0], q, {k[0], k[1]});
+      Type::multiply(s[own][1], q, {k[2], k[3]});
     }
   }
 }
 
-template <int Dim>
-ASSAY_DEVICE void score_keys(StepScores& s, const AttendArgs& a, const StepPlace& at) {
+template <int Dim, int Groups>
+ASSAY_DEVICE void score_keys(StepScores<Groups>& s, const AttendArgs& a, const StepPlace& at) {
   float slope[2] = {};
   if (a.slopes)
     for (int half = 0; half < 2; ++half)
       if (at.g + 8 * half < at.heads) slope[half] = Global<const float>(a.slopes)[at.head(half)];
   const float scale = a.soft_cap != 0 ? 1.0F : a.scale;
   ASSAY_UNROLL
-  for (int page = 0; page < kStepPages; ++page) {
+  for (int own = 0; own < kStepPages / Groups; ++own) {
+    const std::int32_t page = at.group + own * Groups;
     if (!at.has_page(page)) continue;
-    cap_scores(s[page], a);
+    cap_scores(s[own], a);
     float largest[2] = {-infinity(), -infinity()};
     ASSAY_UNROLL
     for (int i = 0; i < 8; ++i) {
       const int tile = i / 4, half = i / 2 % 2;
       const std::int32_t key =
-          (at.chunk * kStepPages + page) * kPageKeys + 16 * at.warp + 8 * tile + 2 * at.t + i % 2;
-      float score = s[page][tile][i % 4];
+          (at.chunk * kStepPages + page) * kPageKeys + 16 * at.of_page + 8 * tile + 2 * at.t + i % 2;
+      float score = s[own][tile][i % 4];
       score = scale * score;
       if (a.slopes) score += slope[half] * static_cast<float>(key - at.last);
-      s[page][tile][i % 4] = key >= at.first && key <= at.last ? score : -infinity();
-      largest[half] = larger(largest[half], s[page][tile][i % 4]);
+      s[own][tile][i % 4] = key >= at.first && key <= at.last ? score : -infinity();
+      largest[half] = larger(largest[half], s[own][tile][i % 4]);
     }
     ASSAY_UNROLL
     for (int half = 0; half < 2; ++half) {
       largest[half] = larger(largest[half], shuffle_xor(largest[half], 1));
       largest[half] = larger(largest[half], shuffle_xor(largest[half], 2));
       if (at.t == 0)
-        shared<float>(
-            0)[StepMemory<Dim>::kMaxima + ((at.g + 8 * half) * kStepPages + page) * kStepWarps + at.warp] =
-            largest[half];
+        shared<float>(0)[StepMemory<Dim>::kMaxima +
+                         ((at.g + 8 * half) * kStepPages + page) * kStepWarps + at.of_page] = largest[half];
     }
   }
 }
 
-// What becomes of the lane's rows, g and g + 8: the largest score, and by how much what is summed before a
-// page is rescaled there.
-struct StepRows {
-  float largest[2], rescaled[kStepPages][2];
+// The largest score of the tile's row in the pages up to each.
+struct LargestScores {
+  float before, now;
 };
-
-// Scores to weights, operand A of the products with values, and the lane's parts of their sums.
-template <typename Type, int Dim>
-ASSAY_DEVICE StepRows weigh_keys(const StepScores& s, const StepPlace& at) {
-  using Memory = StepMemory<Dim>;
-  StepRows rows{{-infinity(), -infinity()}, {}};
+template <int Dim>
+ASSAY_DEVICE LargestScores largest_scores(const StepPlace& at, std::int32_t tile_row, std::int32_t page) {
+  LargestScores largest{-infinity(), -infinity()};
   ASSAY_UNROLL
-  for (int page = 0; page < kStepPages; ++page) {
+  for (int other = 0; other < kStepPages; ++other) {
+    if (!at.has_page(other) || other > page) continue;
+    const Words4 maxima = shared<Words4>(4 * StepMemory<Dim>::kMaxima)[tile_row * kStepPages + other];
+    largest.before = largest.now;
+    ASSAY_UNROLL
+    for (int warp = 0; warp < kStepWarps; ++warp)
+      largest.now = larger(largest.now, float_of(maxima.word[warp]));
+  }
+  return largest;
+}
+
+// Scores to weights, operand A of the products with values, and the lane's parts of their sums; and for all
+// warps by how much what is summed before a page is rescaled there, and the largest score of the chunk.
+template <typename Type, int Dim, int Groups>
+ASSAY_DEVICE void weigh_keys(const StepScores<Groups>& s, const StepPlace& at) {
+  using Memory = StepMemory<Dim>;
+  ASSAY_UNROLL
+  for (int own = 0; own < kStepPages / Groups; ++own) {
+    const std::int32_t page = at.group + own * Groups;
     if (!at.has_page(page)) continue;
     Words4 pairs{};
     ASSAY_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const Words4 maxima = shared<Words4>(4 * Memory::kMaxima)[(at.g + 8 * half) * kStepPages + page];
-      float largest = rows.largest[half];
-      ASSAY_UNROLL
-      for (int warp = 0; warp < kStepWarps; ++warp) largest = larger(largest, float_of(maxima.word[warp]));
-      rows.rescaled[page][half] = rescale(rows.largest[half], largest);
-      rows.largest[half] = largest;
+      const std::int32_t tile_row = at.g + 8 * half;
+      const LargestScores largest = largest_scores<Dim>(at, tile_row, page);
+      if (at.of_page == 0 && at.t == 0) {
+        shared<float>(0)[Memory::kRescaled + page * kTileRows + tile_row] =
+            rescale(largest.before, largest.now);
+        if (page == at.end - 1) shared<float>(0)[Memory::kLargest + tile_row] = largest.now;
+      }
       float sum = 0;
       ASSAY_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const float score = s[page][i / 2][2 * half + i % 2];
+        const float score = s[own][i / 2][2 * half + i % 2];
         // A key that is not seen weighs exp(-infinity) = 0, without a branch.
-        const std::uint32_t bits = Type::bits(expf(score == -infinity() ? score : score - largest));
+        const std::uint32_t bits = Type::bits(expf(score == -infinity() ? score : score - largest.now));
         sum += Type::value(bits);  // what is multiplied is what is added up
         pairs.word[i / 2 * 2 + half] |= bits << (16 * (i % 2));
       }
       shared<float>(
-          0)[Memory::kSums + ((half * kStepPages + page) * kWarp + at.lane) * kStepWarps + at.warp] = sum;
+          0)[Memory::kSums + ((half * kStepPages + page) * kWarp + at.lane) * kStepWarps + at.of_page] = sum;
     }
-    shared<Words4>(4 * Memory::kWeights)[(page * kStepWarps + at.warp) * kWarp + at.lane] = pairs;
+    shared<Words4>(4 * Memory::kWeights)[(page * kStepWarps + at.of_page) * kWarp + at.lane] = pairs;
   }
-  return rows;
+}
+
+template <int Dim>
+ASSAY_DEVICE float rescaled_at(const StepPlace& at, std::int32_t page, int half) {
+  return shared<float>(0)[StepMemory<Dim>::kRescaled + page * kTileRows + at.g + 8 * half];
 }
 
 // The sum of a row's weights in the chunk, in all lanes of the row.
 template <int Dim>
-ASSAY_DEVICE float sum_of_weights(const StepRows& rows, const StepPlace& at, int half) {
+ASSAY_DEVICE float sum_of_weights(const StepPlace& at, int half) {
   float sum = 0;
   ASSAY_UNROLL
   for (int page = 0; page < kStepPages; ++page) {
@@ -353,37 +383,59 @@ ASSAY_DEVICE float sum_of_weights(const StepRows& rows, const StepPlace& at, int
     float of_page = 0;
     ASSAY_UNROLL
     for (int step = 0; step < 4; ++step) of_page += float_of(of_steps.word[step]);
-    sum = sum * rows.rescaled[page][half] + of_page;
+    sum = sum * rescaled_at<Dim>(at, page, half) + of_page;
   }
   sum += shuffle_xor(sum, 1);
   return sum + shuffle_xor(sum, 2);
 }
 
-// The warp's columns: n-tile j, rows g and g + 8.
-template <int Dim>
-using StepValues = float[Dim / 32][4];
+// The warp's columns: n-tile j, rows g and g + 8. Of sixteen warps each has one n-tile, if there are so many.
+template <int Dim, int Groups>
+inline constexpr int kStepColumnTiles = Dim / 8 > kStepWarps * Groups ? Dim / 8 / (kStepWarps * Groups) : 1;
+template <int Dim, int Groups>
+using StepValues = float[kStepColumnTiles<Dim, Groups>][4];
 
-template <typename Type, int Dim>
-ASSAY_DEVICE void multiply_values(StepValues<Dim>& values, const StepRows& rows, const StepPlace& at) {
+template <int Dim, int Groups>
+ASSAY_DEVICE bool has_columns(const StepPlace& at) {
+  return at.warp * kStepColumnTiles<Dim, Groups> < Dim / 8;
+}
+
+template <typename Type, int Dim, int Groups>
+ASSAY_DEVICE void multiply_values(StepValues<Dim, Groups>& values, const StepPlace& at) {
   using Memory = StepMemory<Dim>;
+  constexpr int kTiles = kStepColumnTiles<Dim, Groups>;
   const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
+  const auto weights_of = [&](std::int32_t page, int step) {
+    return shared<Words4>(4 * Memory::kWeights)[(page * 4 + step) * kWarp + at.lane];
+  };
   ASSAY_UNROLL
   for (int page = 0; page < kStepPages; ++page) {
     if (!at.has_page(page)) continue;
     ASSAY_UNROLL
-    for (int i = 0; i < Dim / 8; ++i) values[i / 4][i % 4] *= rows.rescaled[page][i / 2 % 2];
-    ASSAY_UNROLL
-    for (int step = 0; step < 4; ++step) {
-      const Words4 weights = shared<Words4>(4 * Memory::kWeights)[(page * 4 + step) * kWarp + at.lane];
+    for (int i = 0; i < 4 * kTiles; ++i) values[i / 4][i % 4] *= rescaled_at<Dim>(at, page, i / 2 % 2);
+    const std::int32_t from = Memory::kValues + page * Memory::kPage;
+    if constexpr (kTiles == 1) {  // a load has the n-tile of two steps
       ASSAY_UNROLL
-      for (int pair = 0; pair < Dim / 64; ++pair) {
+      for (int step = 0; step < 4; step += 2) {
+        const Words4 first = weights_of(page, step), second = weights_of(page, step + 1);
         std::uint32_t v[4];
-        ldmatrix_x4_trans(
-            v, words,
-            Memory::kValues + page * Memory::kPage +
-                tile_word<Dim>(16 * step + at.lane % 16, 2 * (at.warp * (Dim / 64) + pair) + at.lane / 16));
-        Type::multiply(values[2 * pair], weights.word, {v[0], v[1]});
-        Type::multiply(values[2 * pair + 1], weights.word, {v[2], v[3]});
+        ldmatrix_x4_trans(v, words, from + tile_word<Dim>(16 * step + at.lane, at.warp));
+        Type::multiply(values[0], first.word, {v[0], v[1]});
+        Type::multiply(values[0], second.word, {v[2], v[3]});
+      }
+    } else {
+      ASSAY_UNROLL
+      for (int step = 0; step < 4; ++step) {
+        const Words4 weights = weights_of(page, step);
+        ASSAY_UNROLL
+        for (int pair = 0; pair < kTiles / 2; ++pair) {
+          std::uint32_t v[4];
+          ldmatrix_x4_trans(
+              v, words,
+              from + tile_word<Dim>(16 * step + at.lane % 16, at.warp * kTiles + 2 * pair + at.lane / 16));
+          Type::multiply(values[2 * pair], weights.word, {v[0], v[1]});
+          Type::multiply(values[2 * pair + 1], weights.word, {v[2], v[3]});
+        }
       }
     }
   }

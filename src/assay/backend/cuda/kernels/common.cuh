@@ -326,14 +326,19 @@ ASSAY_DEVICE void put_ordered(const OrderedRowsOut& to, std::int64_t row, std::i
 }
 
 // Both return what is in out then.
-ASSAY_DEVICE float finish(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) {
-  if (to.bias) sum += Global<const float>(to.bias)[output];
+ASSAY_DEVICE float finish(const Epilogue& to, std::int64_t row, std::int64_t output, float sum, float bias,
+                          float before) {
+  if (to.bias) sum += bias;
   float value = activate(to.activation, sum);
-  const Global<float> out = Global<float>(to.out) + (row * to.out_stride + output);
-  if (to.adds) value += out[0];
-  out[0] = value;
+  if (to.adds) value += before;
+  Global<float>(to.out)[row * to.out_stride + output] = value;
   put_ordered(to.ordered, row, output, value);
   return value;
+}
+ASSAY_DEVICE float finish(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) {
+  const float bias = to.bias ? static_cast<float>(Global<const float>(to.bias)[output]) : 0.0F;
+  const Global<float> out = Global<float>(to.out) + (row * to.out_stride + output);
+  return finish(to, row, output, sum, bias, to.adds ? static_cast<float>(out[0]) : 0.0F);
 }
 // From the sums of a gate and those that it multiplies.
 ASSAY_DEVICE float finish_gated(const Epilogue& to, std::int64_t row, std::int64_t output, float gate,

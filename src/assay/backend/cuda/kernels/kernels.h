@@ -252,8 +252,9 @@ struct Kernels {
   Kernel<AttendArgs> attend, merge_chunks;
   // For heads of up to 64, 128 and 256 elements.
   Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
-  Kernel<struct AttendStepArgs> step_float16[2], step_bfloat16[2];  // attend_step.h; without 256
-  Kernel<LinearArgs> linear_float32[2];                             // for 4 and for 16 rows
+  // attend_step.h: without 256; by one group of warps, and by four.
+  Kernel<struct AttendStepArgs> step_float16[2][2], step_bfloat16[2][2];
+  Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks];
   Kernel<OrderArgs> order_inputs;
   OrderedKernels ordered_float16, ordered_bfloat16;

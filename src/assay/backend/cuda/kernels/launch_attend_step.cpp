@@ -6,7 +6,7 @@ namespace assay::cuda {
 
 namespace {
 
-constexpr std::int64_t kStepThreads = 128, kHeadsOfTile = 16;
+constexpr std::int64_t kGroupThreads = 128, kHeadsOfTile = 16;
 
 // Keys and values of a chunk, the queries of a tile, the largest scores, and a flag (attend_step_parts.cuh).
 std::int64_t step_shared_bytes(std::int64_t head_dim) {
@@ -37,13 +37,18 @@ void run(Runtime& runtime, const AttendStepArgs& args) {
     return run(runtime, attend);
   }
   const std::int64_t heads = attend.heads / cache.kv_heads, size = cache.head_dim <= 64 ? 0 : 1;
+  const std::int64_t tiles = cache.kv_heads * ((heads + kHeadsOfTile - 1) / kHeadsOfTile);
+  // Four groups of warps make a block of many keys short; where blocks of few keys queue up for processors,
+  // more small ones share one.
+  const bool is_short = chunks > 1 || attend.rows * tiles <= 2 * std::int64_t{runtime.facts().processors};
   const Kernels& kernels = runtime.kernels();
   launch(runtime,
-         cache.format == CacheFormat::float16 ? kernels.step_float16[size] : kernels.step_bfloat16[size],
+         (cache.format == CacheFormat::float16 ? kernels.step_float16
+                                               : kernels.step_bfloat16)[size][is_short ? 1 : 0],
          {.grid_x = count_of(chunks > 1 ? chunks : 1),
           .grid_y = count_of(attend.rows),
-          .grid_z = count_of(cache.kv_heads * ((heads + kHeadsOfTile - 1) / kHeadsOfTile)),
-          .block = count_of(kStepThreads),
+          .grid_z = count_of(tiles),
+          .block = count_of(is_short ? 4 * kGroupThreads : kGroupThreads),
           .shared_bytes = count_of(step_shared_bytes(cache.head_dim))},
          args);
 }

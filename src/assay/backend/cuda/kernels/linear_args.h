@@ -48,6 +48,7 @@ struct Epilogue {
   DevicePointer<const float> bias = {};  // [outputs], or null
   Activation activation = Activation::none;
   bool adds = false;
+  bool is_added_to_early = false;  // the kernel in front does not write what is added to
   DevicePointer<float> out = {};
   std::int64_t out_stride = 0;
   OrderedRowsOut ordered = {};

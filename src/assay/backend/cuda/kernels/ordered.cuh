@@ -114,16 +114,19 @@ ASSAY_KERNEL_OF(kLinearThreads, IsWide ? 3 : 2)
 ordered_halves(OrderedArgs a) {
   const auto at = OrderedPlace<Strips>::template of<Format>(a, 8 * Blocks);
   HalfUnits<Type, Blocks, Strips, kUnitsAhead<Blocks, Strips, AreNormed, IsWide>, !IsWide> units(at);
+  EndInputs early;
   if constexpr (AreNormed) {
+    prefetch_biases<Strips>(a, at);
     NormedRows<Type, !IsWide> in(a, at, at.begin / 2, (at.end + 1) / 2, Strips * kPartialBytes<8 * Blocks>);
     wait_for_previous();
     in.make();
     units.multiply(in);
   } else {
+    if (Blocks == 1 && Strips == 1 && !IsWide) early.fetch(a, at);
     wait_for_previous();
     units.multiply(OrderedRows<Blocks>(a, at));
   }
-  finish_blocks<Blocks, Strips>(a, at, shared<float>(0), units.c);
+  finish_blocks<Blocks, Strips>(a, at, shared<float>(0), units.c, early);
 }
 
 // The scales of outputs g and g + 8.
@@ -245,23 +248,27 @@ ordered_codes(OrderedArgs a) {
   constexpr std::int64_t kPartials = Strips * kPartialBytes<8 * Blocks>;
   // Sums of one strip are added while others are made: two places for them, where there is more than one
   // strip.
+  EndInputs early;  // of the first strip
   const auto multiply = [&](const auto& in) {
     std::int64_t place = kBankTableBytes;
     ASSAY_NO_UNROLL
     for (; at.strip < strips; at.strip += step) {
       const std::int32_t next = at.strip + step;
       tiles.multiply_strip(in, at.strip, next, next < strips);
-      finish_blocks<Blocks, Strips>(a, at, shared<float>(place), tiles.c);
+      finish_blocks<Blocks, Strips>(a, at, shared<float>(place), tiles.c, early);
+      early = {};
       place = kBankTableBytes + (kBankTableBytes + kPartials - place);
     }
   };
   if constexpr (AreNormed) {
+    prefetch_biases<Strips>(a, at);
     NormedRows<Type, true> in(a, at, 2 * at.begin, 2 * at.end,
                               kBankTableBytes + kPartials * (step < strips ? 2 : 1));
     wait_for_previous();
     in.make();
     multiply(in);
   } else {
+    if (Blocks == 1 && Strips == 1) early.fetch(a, at);
     wait_for_previous();
     multiply(OrderedRows<Blocks>(a, at));
   }

@@ -168,7 +168,8 @@ struct Int8Output {
   // Behind the wait.
   ASSAY_DEVICE void fetch_before(const LinearInt8Args& a, const Int8Place& at) {
     const std::int32_t row = at.first_row + thread_index() / static_cast<std::int32_t>(kStrip);
-    if (a.to.adds && exists && row < a.rows) before = Global<float>(a.to.out)[row * a.to.out_stride + output];
+    if (a.to.adds && exists && row < a.rows)
+      before = Global<float>(a.to.out).load_written<float>(row * a.to.out_stride + output);
   }
 };
 
@@ -275,6 +276,7 @@ coded_int8(QuantizedLinearArgs args) {
              stride = static_cast<std::int32_t>(coded_row_bytes(from.inputs));
   const Shared<RowScale> scales = shared<RowScale>(kScalesAt);
   const Shared<std::uint32_t> codes = shared<std::uint32_t>(kCodedRowsAt);
+  if (a.to.is_added_to_early) own.fetch_before(a, at);
   wait_for_previous();
   const RowTeam team = RowTeam::of(rows);
   const std::int32_t row = smaller(team.index, rows - 1);
@@ -290,7 +292,7 @@ coded_int8(QuantizedLinearArgs args) {
       });
   if (team.thread == 0 && team.index < rows) scales[row] = scale;
   barrier();
-  own.fetch_before(a, at);
+  if (!a.to.is_added_to_early) own.fetch_before(a, at);
   std::int32_t sums[Strips][1][4];
   sum_units(sums, weights,
             CodesOfBlock{shared<Words4>(kCodedRowsAt), smaller(at.g, rows - 1) * (stride / 16) + at.t});

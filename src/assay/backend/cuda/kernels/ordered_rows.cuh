@@ -122,21 +122,36 @@ class NormedRows {
         moments_at_(static_cast<std::int32_t>(byte)),
         has_vectors_(inputs_of(a) % 4 == 0 && a.made_stride % 4 == 0 && rows_of(a).is_aligned(16)) {
     if (HoldsGains) fetch(gains_, Global<const float>(a_.made.gain), 0, 0);
+    if (const Global<const float> bias(a_.made.bias); bias) {
+      constexpr std::int32_t kLine = 32;  // elements of 128 bytes
+      for (std::int32_t k = input_of(0) + thread_index() % kWarp * kLine;
+           k < smaller(input_of(vectors_), inputs_of(a_)); k += kWarp * kLine)
+        bias.prefetch(k);
+    }
   }
 
   // In all threads, behind the wait.
   ASSAY_DEVICE void make() {
     const auto rows = static_cast<std::int32_t>(a_.rows);
-    // All parts of moments are on their way at once, one or two a thread; each warp merges them.
+    // Parts of moments are on their way at once, one of each row a thread, and then the first inputs, before
+    // any of them is stored; each warp merges the parts.
     const std::int32_t parts = (inputs_of(a_) + kPartElements - 1) / kPartElements;
+    const auto left = Global<float>(a_.made.moments.data).as<const Floats2>();
+    const auto stride = static_cast<std::int32_t>(a_.made.moments.stride / 2);
     const Shared<Floats2> held = shared<Floats2>(moments_at_);
-    for (std::int32_t row = 0; row < rows; ++row) {
-      const auto left =
-          Global<float>(a_.made.moments.data).as<const Floats2>() + row * (a_.made.moments.stride / 2);
-      for (std::int32_t i = thread_index(); i < parts; i += kLinearThreads) held[row * parts + i] = left[i];
-    }
+    const std::int32_t own = smaller(thread_index(), parts - 1);
+    Floats2 part[kMaxNormedRows];
+    ASSAY_UNROLL
+    for (int row = 0; row < kMaxNormedRows; ++row)
+      part[row] = left.template load_written<Floats2>(smaller(row, rows - 1) * stride + own);
     Words4 x[kVectors];
     fetch(x, rows_of(a_), 0, 0);
+    ASSAY_UNROLL
+    for (int row = 0; row < kMaxNormedRows; ++row)
+      if (row < rows && thread_index() < parts) held[row * parts + thread_index()] = part[row];
+    ASSAY_NO_UNROLL
+    for (std::int32_t i = thread_index() + kLinearThreads; i < parts; i += kLinearThreads)
+      for (std::int32_t row = 0; row < rows; ++row) held[row * parts + i] = left[row * stride + i];
     barrier();
     ASSAY_NO_UNROLL
     for (std::int32_t row = 0; row < rows; ++row) {
@@ -214,10 +229,47 @@ class NormedRows {
   Words4 gains_[kVectors];
 };
 
+// What a thread needs at the end of a strip of 8 rows beside their sums: on its way before the kernel in
+// front is waited for, where that does not write it.
+struct EndInputs {
+  float bias = 0, before = 0;
+  bool has_bias = false, has_before = false;
+
+  template <typename Place>
+  ASSAY_DEVICE void fetch(const OrderedArgs& a, const Place& at) {
+    const std::int32_t row = at.first_row + thread_index() / static_cast<std::int32_t>(kStrip),
+                       output = at.strip * static_cast<std::int32_t>(kStrip) +
+                                thread_index() % static_cast<std::int32_t>(kStrip);
+    if (row >= a.rows || output >= a.weight.outputs) return;
+    has_bias = static_cast<bool>(a.to.bias);
+    if (has_bias) bias = Global<const float>(a.to.bias).load_written<float>(output);
+    has_before = a.to.is_added_to_early;
+    if (has_before) before = Global<float>(a.to.out).load_written<float>(row * a.to.out_stride + output);
+  }
+  ASSAY_DEVICE float finish_row(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) const {
+    const Global<float> out = Global<float>(to.out) + (row * to.out_stride + output);
+    const float own_bias = has_bias  ? bias
+                           : to.bias ? static_cast<float>(Global<const float>(to.bias)[output])
+                                     : 0.0F,
+                own_before = has_before ? before
+                             : to.adds  ? static_cast<float>(out[0])
+                                        : 0.0F;
+    return finish(to, row, output, sum, own_bias, own_before);
+  }
+};
+
+// Brings the biases of a strip to the block's processor.
+template <int Strips, typename Place>
+ASSAY_DEVICE void prefetch_biases(const OrderedArgs& a, const Place& at) {
+  const std::int32_t output = at.strip * static_cast<std::int32_t>(kStrip);
+  if (!a.to.bias || thread_index() >= Strips || output >= a.weight.outputs) return;
+  Global<const float>(a.to.bias).prefetch(output + thread_index() * a.to.gated);
+}
+
 // What becomes of the sums of a block: 16 outputs of a row are half a warp's, all of whose lanes take part.
 template <int Blocks, int Strips, typename Place>
 ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const Place& at, const Shared<float>& partial,
-                                const float (&c)[Strips][Blocks][4]) {
+                                const float (&c)[Strips][Blocks][4], const EndInputs& early = {}) {
   constexpr int kRows = 8 * Blocks, kOfStrip = kRanges * kRows, kColumns = static_cast<int>(kStrip);
   ASSAY_UNROLL
   for (int j = 0; j < Strips; ++j) ASSAY_UNROLL
@@ -243,7 +295,7 @@ ASSAY_DEVICE void finish_blocks(const OrderedArgs& a, const Place& at, const Sha
       if constexpr (Strips == 2)
         value = finish_gated(a.to, at.first_row + row, output, sum_of(0), sum_of(1));
       else
-        value = finish(a.to, at.first_row + row, output, sum_of(0));
+        value = early.finish_row(a.to, at.first_row + row, output, sum_of(0));
     }
     if (!a.to.moments.data) continue;
     const Floats2 part = part_moments(value, elements_of_part(outputs, at.strip));

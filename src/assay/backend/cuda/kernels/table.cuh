@@ -167,10 +167,14 @@ inline Kernels kernel_table() {
   k.attend_int8[0] = {"attend_int8<64>", attend_tiles<Codes, 64, 64>};
   k.attend_int8[1] = {"attend_int8<128>", attend_tiles<Codes, 128, 128>};
   k.attend_int8[2] = {"attend_int8<256>", attend_tiles<Codes, 256, 128>};
-  k.step_float16[0] = {"attend_step_float16<64>", attend_step<Float16, 64>};
-  k.step_float16[1] = {"attend_step_float16<128>", attend_step<Float16, 128>};
-  k.step_bfloat16[0] = {"attend_step_bfloat16<64>", attend_step<Bfloat16, 64>};
-  k.step_bfloat16[1] = {"attend_step_bfloat16<128>", attend_step<Bfloat16, 128>};
+  k.step_float16[0][0] = {"attend_step_float16<64, 1>", attend_step<Float16, 64, 1>};
+  k.step_float16[0][1] = {"attend_step_float16<64, 4>", attend_step<Float16, 64, 4>};
+  k.step_float16[1][0] = {"attend_step_float16<128, 1>", attend_step<Float16, 128, 1>};
+  k.step_float16[1][1] = {"attend_step_float16<128, 4>", attend_step<Float16, 128, 4>};
+  k.step_bfloat16[0][0] = {"attend_step_bfloat16<64, 1>", attend_step<Bfloat16, 64, 1>};
+  k.step_bfloat16[0][1] = {"attend_step_bfloat16<64, 4>", attend_step<Bfloat16, 64, 4>};
+  k.step_bfloat16[1][0] = {"attend_step_bfloat16<128, 1>", attend_step<Bfloat16, 128, 1>};
+  k.step_bfloat16[1][1] = {"attend_step_bfloat16<128, 4>", attend_step<Bfloat16, 128, 4>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_ordered(k);
   add_multiplications(k);

@@ -106,6 +106,7 @@ class CudaProgram : public Program {
     OrderedRowsOut left = {};
     MomentParts moments = {};
     const GatedOp* gate = nullptr;  // that it computes too
+    bool adds_early = false;        // to what the kernel in front does not write
   };
   Around around(const LinearOp& op, std::size_t index, std::int64_t rows) const;
   void multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows, const Around& around);

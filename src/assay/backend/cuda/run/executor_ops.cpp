@@ -86,6 +86,7 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, std
   Epilogue to{.bias = weights_.vector(op.bias),
               .activation = around.gate != nullptr ? around.gate->activation : op.activation,
               .adds = op.adds_to_output,
+              .is_added_to_early = around.adds_early,
               .out = around.out.data,
               .out_stride = around.out.stride,
               .ordered = around.left,
@@ -114,7 +115,8 @@ CudaProgram::Around CudaProgram::around(const LinearOp& op, std::size_t index, s
                .out = work_[op.out],
                .made = made_inputs(index, rows),
                .left = ordered_behind(index, rows),
-               .moments = moments_behind(index, rows)};
+               .moments = moments_behind(index, rows),
+               .adds_early = neighbours_.adds_early[index]};
   found.out.data = found.out.data + op.out_column;
   if (found.made.kind != FusedPrologue::Kind::none)
     found.in = work_[buffers_of(plan_.ops[index - 1]).reads.front()];

@@ -1,5 +1,6 @@
 #include "assay/backend/cuda/run/neighbours.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "assay/backend/common/fusing.h"
@@ -106,6 +107,26 @@ void find_moments(const Plan& plan, Neighbours& found) {
   }
 }
 
+// The operations in front, back to one that launches a kernel whatever is fused, write elsewhere.
+void find_early_sums(const Plan& plan, const SharesMemory& share_memory, Neighbours& found) {
+  found.adds_early.resize(plan.ops.size());
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    const LinearOp* product = product_at(plan, i);
+    if (product == nullptr || !product->adds_to_output) continue;
+    for (std::size_t j = i; j-- > 0;) {
+      const Op& op = plan.ops[j];
+      const auto& writes = buffers_of(op).writes;
+      if (std::any_of(writes.begin(), writes.end(),
+                      [&](BufferId id) { return share_memory(id, product->out); }))
+        break;
+      if (!std::holds_alternative<LinearOp>(op.kind) && !std::holds_alternative<AttentionOp>(op.kind))
+        continue;
+      found.adds_early[i] = true;
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 Neighbours neighbours_of(const Plan& plan, const WorkspaceLayout& layout) {
@@ -119,6 +140,7 @@ Neighbours neighbours_of(const Plan& plan, const WorkspaceLayout& layout) {
   found.gate_rows = gate_rows_of(plan, found.made_rows, share_memory);
   find_producers(plan, found);
   find_moments(plan, found);
+  find_early_sums(plan, share_memory, found);
   return found;
 }
 

@@ -32,6 +32,8 @@ struct Neighbours {
   // Whether a multiplication leaves moments of its rows, of which the norm behind it is made in the product
   // behind that; the last operation leaves those of the LM head's norm.
   std::vector<bool> leaves_moments;
+  // Whether a multiplication adds to what no kernel right in front of it writes.
+  std::vector<bool> adds_early;
 };
 Neighbours neighbours_of(const Plan& plan, const WorkspaceLayout& layout);
 
