@@ -222,6 +222,31 @@ TEST_F(CudaAttendStep, TakesARowAloneInOneLaunch) {
   }
 }
 
+// Chunks of many keys are merged by a kernel of their own; a sequence of few beside them is written before
+// it.
+TEST_F(CudaAttendStep, MergesManyChunksInAnother) {
+  auto* emulated = dynamic_cast<EmulatedRuntime*>(runtime_.get());
+  for (const StepCase& c :
+       {StepCase{{.format = kBrain, .head_dim = 64, .heads = 4, .kv_heads = 2}, 32},
+        StepCase{{.format = kHalf, .head_dim = 96, .heads = 2, .kv_heads = 1, .window = 2100}, 48}}) {
+    prepare(c, {kMergedByStep * kChunkKeys + 1, 40, 64 * kChunkKeys + 300, 3000});
+    store_all_but_newest();
+    const Result wanted = result(false, 0, false);
+    const std::int64_t before = emulated != nullptr ? emulated->launches() : 0;
+    expect_equal(result(true), wanted);
+    if (emulated == nullptr) continue;
+    EXPECT_EQ(emulated->launches() - before, 3);
+  }
+}
+
+// By one group of warps where many rows of few keys share a processor, else by four.
+TEST_F(CudaAttendStep, TakesManyRowsOfFewKeysInSmallBlocks) {
+  prepare({{.format = kBrain, .head_dim = 64, .heads = 2, .kv_heads = 2}, 32},
+          std::vector<std::int64_t>(static_cast<std::size_t>(runtime_->facts().processors) + 1, 100));
+  store_all_but_newest();
+  expect_equal(result(true), result(false, 0, false));
+}
+
 TEST_F(CudaAttendStep, AttendsInDouble) {
   prepare({{.format = kHalf, .head_dim = 64, .heads = 6, .kv_heads = 2, .window = 290}}, {5, 130, 600});
   store_all_but_newest();

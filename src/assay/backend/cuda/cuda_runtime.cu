@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 
 #include "assay/backend/cuda/driver.h"
@@ -170,6 +171,12 @@ class CudaRuntime final : public Runtime {
                   std::size_t) override {
     use();
     void* arguments[] = {const_cast<void*>(args)};
+    // A processor whose split between L1 cache and shared memory changes must be idle for it: kernels that
+    // differ there would not overlap.
+    if (prepared_.insert(entry).second)
+      check(cudaFuncSetAttribute(entry, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared),
+            "its share of shared memory was asked for");
     constexpr std::uint32_t kWithoutAsking = 48 * 1024;  // the limit of dynamic shared memory
     if (shape.shared_bytes > kWithoutAsking)
       check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -267,6 +274,7 @@ class CudaRuntime final : public Runtime {
   std::array<Slot, kSlots> slots_{};
   std::size_t next_slot_ = 0;
   std::map<const void*, std::int64_t> sizes_;  // the sizes of allocations
+  std::set<const void*> prepared_;              // kernels that have been launched
   std::int64_t allocated_ = 0, peak_ = 0;
   std::unique_ptr<GemmLibrary> gemm_library_;  // null until it is asked for
   const char* last_launch_ = "nothing";

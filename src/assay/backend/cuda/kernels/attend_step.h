@@ -15,7 +15,11 @@ struct AttendStepArgs {
   StoreArgs store = {};
   AttendArgs attend = {};
   DevicePointer<std::uint32_t> counters = {};  // [rows * heads], 0 before and after
+  bool merges = true;                          // chunks, as its last block ends; run() decides
 };
+
+// Chunks of a row that the attention kernel merges itself; those of more keys take a kernel of their own.
+inline constexpr std::int64_t kMergedByStep = 8;
 
 // Whether one kernel does it: over float16 and bfloat16, heads of 64 to 128 elements, a multiple of 4. The
 // others take the kernels of many rows, whose bits are the same.

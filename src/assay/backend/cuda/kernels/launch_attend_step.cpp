@@ -7,6 +7,7 @@ namespace assay::cuda {
 namespace {
 
 constexpr std::int64_t kGroupThreads = 128, kHeadsOfTile = 16;
+constexpr std::int64_t kMergeThreads = 256, kMergedInPass = 64;  // attend_step_merge.cuh
 
 // Keys and values of a chunk, the queries of a tile, the largest scores, and a flag (attend_step_parts.cuh).
 std::int64_t step_shared_bytes(std::int64_t head_dim) {
@@ -22,7 +23,8 @@ bool has_step_kernel(const CacheLayout& cache, std::int64_t shared_bytes_per_blo
          step_shared_bytes(cache.head_dim) <= shared_bytes_per_block;
 }
 
-void run(Runtime& runtime, const AttendStepArgs& args) {
+void run(Runtime& runtime, const AttendStepArgs& given) {
+  AttendStepArgs args = given;
   const AttendArgs& attend = args.attend;
   if (attend.rows == 0) return;
   const CacheLayout& cache = attend.cache;
@@ -41,6 +43,7 @@ void run(Runtime& runtime, const AttendStepArgs& args) {
   // Four groups of warps make a block of many keys short; where blocks of few keys queue up for processors,
   // more small ones share one.
   const bool is_short = chunks > 1 || attend.rows * tiles <= 2 * std::int64_t{runtime.facts().processors};
+  args.merges = chunks <= kMergedByStep;
   const Kernels& kernels = runtime.kernels();
   launch(runtime,
          (cache.format == CacheFormat::float16 ? kernels.step_float16
@@ -50,6 +53,13 @@ void run(Runtime& runtime, const AttendStepArgs& args) {
           .grid_z = count_of(tiles),
           .block = count_of(is_short ? 4 * kGroupThreads : kGroupThreads),
           .shared_bytes = count_of(step_shared_bytes(cache.head_dim))},
+         args);
+  if (args.merges) return;
+  launch(runtime, kernels.merge_step_chunks,
+         {.grid_x = count_of(attend.heads),
+          .grid_y = count_of(attend.rows),
+          .block = count_of(kMergeThreads),
+          .shared_bytes = count_of(kMergedInPass * (cache.head_dim + 4) * 4)},
          args);
 }
 

@@ -171,6 +171,7 @@ inline Kernels kernel_table() {
   k.step_float16[0][1] = {"attend_step_float16<64, 4>", attend_step<Float16, 64, 4>};
   k.step_float16[1][0] = {"attend_step_float16<128, 1>", attend_step<Float16, 128, 1>};
   k.step_float16[1][1] = {"attend_step_float16<128, 4>", attend_step<Float16, 128, 4>};
+  k.merge_step_chunks = {"merge_step_chunks", merge_step_chunks};
   k.step_bfloat16[0][0] = {"attend_step_bfloat16<64, 1>", attend_step<Bfloat16, 64, 1>};
   k.step_bfloat16[0][1] = {"attend_step_bfloat16<64, 4>", attend_step<Bfloat16, 64, 4>};
   k.step_bfloat16[1][0] = {"attend_step_bfloat16<128, 1>", attend_step<Bfloat16, 128, 1>};

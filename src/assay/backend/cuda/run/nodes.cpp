@@ -45,7 +45,8 @@ class NodeCounter {
   }
   int of_attention() const {
     constexpr std::int64_t kLeastSharedBytes = 163 << 10;  // that of the GPUs which are predicted, an A100's
-    if (rows_ == 1 && has_step_kernel(cache_layout_of(plan_), kLeastSharedBytes)) return 1;
+    if (rows_ == 1 && has_step_kernel(cache_layout_of(plan_), kLeastSharedBytes))
+      return keys_ > kMergedByStep * kChunkKeys ? 2 : 1;
     return keys_ > kChunkKeys ? 3 : 2;  // store, attend, merge
   }
   int quantizing(const LinearOp& op, bool has_gate, bool can_norm) const {
