@@ -115,12 +115,14 @@ std::uint32_t ordered_bytes(const OrderedArgs& args, std::int64_t rows, std::uin
                             bool takes_strips) {
   const bool is_normed = args.made.kind != FusedPrologue::Kind::none;
   return table_bytes + partial_bytes(rows) * (args.to.gated > 0 ? 2 : 1) * (takes_strips ? 2 : 1) +
-         (is_normed ? count_of(normed_rows_bytes(args.rows, args.weight.inputs)) : 0);
+         (is_normed        ? count_of(normed_rows_bytes(args.rows, args.weight.inputs))
+          : args.is_staged ? count_of(staged_rows_bytes(args.rows, args.weight.inputs))
+                           : 0);
 }
 
 // 4-bit codes have a table in shared memory: so many blocks that all processors are busy take strip after
 // strip. Other products have a block for each strip. Where shared memory is small, blocks take fewer rows.
-void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, const OrderedArgs& args,
+void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedArgs args,
                       std::uint32_t table_bytes) {
   const bool has_gate = args.to.gated > 0, is_normed = args.made.kind != FusedPrologue::Kind::none;
   const std::int64_t strips = strips_of(has_gate ? args.to.gated : args.weight.outputs),
@@ -135,6 +137,11 @@ void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, const Ord
   const std::int64_t rows = std::int64_t{8} << size;
   const bool takes_strips = table_bytes > 0 && size < 2 && strips > twice && fits(size, true),
              is_wide = size == 0 && strips > twice;
+  const std::int64_t inputs = args.weight.inputs;
+  args.is_staged = size == 0 && !is_wide && !has_gate && !is_normed && inputs > kMaxUnstagedInputs &&
+                   staged_rows_bytes(args.rows, inputs) <= kMaxStagedBytes;
+  args.is_staged = args.is_staged && ordered_bytes(args, rows, table_bytes, takes_strips) <=
+                                         runtime.facts().shared_bytes_per_block;
   const Kernel<OrderedArgs>& kernel =
       is_wide ? (is_normed ? (has_gate ? kernels.wide_normed_gated : kernels.wide_normed)
                            : (has_gate ? kernels.wide_gated : kernels.wide))

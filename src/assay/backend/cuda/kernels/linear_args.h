@@ -119,6 +119,7 @@ struct OrderedArgs {
   DevicePointer<const float> made_of = {};
   std::int64_t made_stride = 0;
   FusedPrologue made = {};  // a norm whose moments are there
+  bool is_staged = false;   // run() decides
 };
 // Most units of 32 inputs of which a warp makes normed rows: odd, so that rows meet no bank twice.
 ASSAY_HOST_DEVICE constexpr std::int64_t normed_units(std::int64_t inputs) {
@@ -129,6 +130,12 @@ ASSAY_HOST_DEVICE constexpr std::int64_t normed_moments_bytes(std::int64_t rows,
 }
 ASSAY_HOST_DEVICE constexpr std::int64_t normed_rows_bytes(std::int64_t rows, std::int64_t inputs) {
   return normed_moments_bytes(rows, inputs) + 8 * rows * normed_units(inputs) * 64;
+}
+// Rows that blocks of a product of few rows stage in shared memory: long ones, of which a warp multiplies
+// more than it can have on their way.
+inline constexpr std::int64_t kMaxUnstagedInputs = 2048, kMaxStagedBytes = 40 << 10;
+ASSAY_HOST_DEVICE constexpr std::int64_t staged_rows_bytes(std::int64_t rows, std::int64_t inputs) {
+  return 8 * rows * normed_units(inputs) * 64;
 }
 // Rows that a product norms for itself in every block: of more it is cheaper to do it once.
 inline constexpr std::int64_t kMaxNormedRows = 2;

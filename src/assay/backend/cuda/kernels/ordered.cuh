@@ -124,7 +124,13 @@ ordered_halves(OrderedArgs a) {
   } else {
     if (Blocks == 1 && Strips == 1 && !IsWide) early.fetch(a, at);
     wait_for_previous();
-    units.multiply(OrderedRows<Blocks>(a, at));
+    bool is_staged = false;
+    if constexpr (Blocks == 1 && Strips == 1 && !IsWide) {
+      is_staged = a.is_staged;
+      if (is_staged)
+        units.multiply(StagedRows(a, at, at.begin / 2, (at.end + 1) / 2, kPartialBytes<8 * Blocks>));
+    }
+    if (!is_staged) units.multiply(OrderedRows<Blocks>(a, at));
   }
   finish_blocks<Blocks, Strips>(a, at, shared<float>(0), units.c, early);
 }
@@ -270,7 +276,13 @@ ordered_codes(OrderedArgs a) {
   } else {
     if (Blocks == 1 && Strips == 1) early.fetch(a, at);
     wait_for_previous();
-    multiply(OrderedRows<Blocks>(a, at));
+    bool is_staged = false;
+    if constexpr (Blocks == 1 && Strips == 1) {
+      is_staged = a.is_staged;
+      if (is_staged)
+        multiply(StagedRows(a, at, 2 * at.begin, 2 * at.end, kBankTableBytes + kPartials * (step < strips ? 2 : 1)));
+    }
+    if (!is_staged) multiply(OrderedRows<Blocks>(a, at));
   }
 }
 

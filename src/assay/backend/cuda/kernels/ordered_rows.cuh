@@ -101,6 +101,38 @@ struct OrderedRows {
   }
 };
 
+// A few long rows, each warp's inputs of which come to shared memory at once: from global memory a warp would
+// wait for every eight units. In all lanes of a warp, behind the wait.
+struct StagedRows {
+  static constexpr int kUnitsAtOnce = 8;
+  std::int32_t first, read;
+
+  // Units [from, end) are the warp's; byte: of staged_rows_bytes() of shared memory.
+  template <typename Place>
+  ASSAY_DEVICE StagedRows(const OrderedArgs& a, const Place& at, std::int32_t from, std::int32_t end,
+                          std::int64_t byte)
+      : first(from) {
+    constexpr std::int32_t kVectorsOfUnit = kUnitWords / 4;
+    const auto rows = static_cast<std::int32_t>(a.rows);
+    const std::int32_t stride = static_cast<std::int32_t>(normed_units(a.weight.inputs)) * kVectorsOfUnit,
+                       begin = static_cast<std::int32_t>(byte / 16) + at.warp * rows * stride;
+    read = begin + smaller(at.g, rows - 1) * stride + at.t;
+    const Global<const std::byte> x(a.x);
+    const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
+    ASSAY_NO_UNROLL
+    for (std::int32_t row = 0; row < rows; ++row) ASSAY_NO_UNROLL
+    for (std::int32_t i = at.lane; i < (end - from) * kVectorsOfUnit; i += kWarp)
+      cp_async_16(words, 4 * (begin + row * stride + i), x,
+                  row * a.x_stride + (from * kVectorsOfUnit + i) * 16);
+    cp_async_commit();
+    cp_async_wait<0>();
+    warp_barrier();
+  }
+  ASSAY_DEVICE void units(Words4 (&out)[1], std::int32_t i) const {
+    out[0] = shared<Words4>(0)[read + (i - first) * (kUnitWords / 4)];
+  }
+};
+
 // Rows as a norm in front makes them: each warp makes its own inputs of them in shared memory. Created before
 // the kernel in front is waited for: where registers hold gains, they are on their way then.
 template <typename Type, bool HoldsGains>
@@ -120,7 +152,9 @@ class NormedRows {
         read_((begin_ + smaller(at.g, static_cast<std::int32_t>(a.rows) - 1) * stride_ * kUnitWords) / 4 +
               at.t),
         moments_at_(static_cast<std::int32_t>(byte)),
-        has_vectors_(inputs_of(a) % 4 == 0 && a.made_stride % 4 == 0 && rows_of(a).is_aligned(16)) {
+        has_vectors_(inputs_of(a) % 4 == 0 && a.made_stride % 4 == 0 && rows_of(a).is_aligned(16)),
+        has_bias_vectors_(a.made.bias && inputs_of(a) % 4 == 0 &&
+                          Global<const float>(a.made.bias).is_aligned(16)) {
     if (HoldsGains) fetch(gains_, Global<const float>(a_.made.gain), 0, 0);
     if (const Global<const float> bias(a_.made.bias); bias) {
       constexpr std::int32_t kLine = 32;  // elements of 128 bytes
@@ -132,6 +166,51 @@ class NormedRows {
 
   // In all threads, behind the wait.
   ASSAY_DEVICE void make() {
+    const bool is_usual = HoldsGains && a_.rows == 1 && has_vectors_ && inputs_of(a_) % kPartElements == 0 &&
+                          inputs_of(a_) <= kPartsOfLane * kWarp * kPartElements &&
+                          vectors_ <= kVectors * kWarp;
+    is_usual ? make_one() : make_rows();
+  }
+  ASSAY_DEVICE void units(Words4 (&out)[1], std::int32_t i) const {
+    out[0] = shared<Words4>(0)[read_ + (i - first_) * (kUnitWords / 4)];
+  }
+
+ private:
+  // Four inputs each; a lane has so many on their way at once.
+  static constexpr std::int32_t kVectors = 2, kVectorsOfUnit = kUnitInputs / 4, kPartsOfLane = 4;
+
+  // One row of whole parts, of which a lane fetches four at once and its neighbour of the other half the
+  // four behind them, so that no warp waits for another.
+  ASSAY_DEVICE void make_one() {
+    const auto left = Global<float>(a_.made.moments.data).as<const Floats2>();
+    const std::int32_t n = inputs_of(a_), parts = n / kPartElements, half = thread_index() % kWarp / kPartsApart,
+                       own = thread_index() % kPartsApart + half * kPartsOfLane * kPartsApart;
+    Floats2 part[kPartsOfLane];
+    ASSAY_UNROLL
+    for (int i = 0; i < kPartsOfLane; ++i)
+      if (own + i * kPartsApart < parts)
+        part[i] = left.template load_written<Floats2>(own + i * kPartsApart);
+    Words4 x[kVectors];
+    fetch(x, rows_of(a_), 0, 0);
+    const auto sum_of = [&](const auto& of_part) {
+      const auto add = [&](float sum) {
+        ASSAY_UNROLL
+        for (int i = 0; i < kPartsOfLane; ++i)
+          if (own + i * kPartsApart < parts) sum += of_part(part[i]);
+        return sum;
+      };
+      const float first = add(0), both = add(shuffle_xor(first, kPartsApart)),
+                  theirs = shuffle_xor(both, kPartsApart);
+      return half_warp_sum(half == 0 ? theirs : both);
+    };
+    const float mean =
+        a_.made.subtracts_mean ? sum_of([](const Floats2& one) { return one.x; }) / static_cast<float>(n) : 0.0F;
+    const float squares =
+        sum_of([&](const Floats2& one) { return squares_about(one, kPartElements, mean); });
+    put(x, moments_of_sums(mean, squares, n, a_.made.epsilon), 0, 0);
+    warp_barrier();
+  }
+  ASSAY_DEVICE void make_rows() {
     const auto rows = static_cast<std::int32_t>(a_.rows);
     // Parts of moments are on their way at once, one of each row a thread, and then the first inputs, before
     // any of them is stored; each warp merges the parts.
@@ -166,13 +245,6 @@ class NormedRows {
     }
     warp_barrier();
   }
-  ASSAY_DEVICE void units(Words4 (&out)[1], std::int32_t i) const {
-    out[0] = shared<Words4>(0)[read_ + (i - first_) * (kUnitWords / 4)];
-  }
-
- private:
-  // Four inputs each; a lane has so many on their way at once.
-  static constexpr std::int32_t kVectors = 2, kVectorsOfUnit = kUnitInputs / 4;
 
   static ASSAY_DEVICE std::int32_t inputs_of(const OrderedArgs& a) {
     return static_cast<std::int32_t>(a.weight.inputs);
@@ -208,9 +280,16 @@ class NormedRows {
       if (vector >= vectors_) continue;
       float value[4];
       ASSAY_UNROLL
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 4; ++i)
         value[i] = (float_of(x[j].word[i]) - of_row.mean) * of_row.scale * float_of(gains_[j].word[i]);
-        if (bias && k + i < inputs_of(a_)) value[i] += bias[k + i];
+      if (HoldsGains && has_bias_vectors_ && k < inputs_of(a_)) {
+        const Floats4 more = bias.template load<Floats4>(k / 4);
+        ASSAY_UNROLL
+        for (int i = 0; i < 4; ++i) value[i] += more.at[i];
+      }
+      ASSAY_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        if (bias && !(HoldsGains && has_bias_vectors_) && k + i < inputs_of(a_)) value[i] += bias[k + i];
         if (k + i >= inputs_of(a_)) value[i] = 0;
       }
       // Pairs p and p + 1 of a unit are words of neighbouring lanes t.
@@ -225,7 +304,7 @@ class NormedRows {
   const OrderedArgs& a_;
   std::int32_t first_, vectors_, stride_, begin_, read_;
   std::int32_t moments_at_;
-  bool has_vectors_;
+  bool has_vectors_, has_bias_vectors_;
   Words4 gains_[kVectors];
 };
 
