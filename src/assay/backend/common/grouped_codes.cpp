@@ -45,28 +45,24 @@ std::uint16_t half_of(const WeightSpec& spec, float factor) {
 }  // namespace
 
 ScaleRun scale_run_of(const WeightFormat& format) {
-  ScaleRun run;
-  const bool has_super_blocks = format.inputs_per_super_block > 0;
-  run.code_bits = format.bits;
-  run.has_minima = format.offset == Offset::minimum;
-  run.is_e8m0 = format.scale == ScaleType::e8m0;
-  run.inputs =
-      static_cast<std::int32_t>(has_super_blocks ? format.inputs_per_super_block : format.inputs_per_scale);
-  run.groups = run.inputs / static_cast<std::int32_t>(format.inputs_per_scale);
-  const auto take = [&run](std::int32_t count) {
-    run.bits += count;
-    return run.bits - count;
-  };
-  if (has_super_blocks) {
-    run.number_bits = format.scale == ScaleType::bits4 ? 4 : format.scale == ScaleType::bits6 ? 6 : 8;
-    run.zero = run.has_minima ? 0 : 1 << (run.number_bits - 1);
-    take(run.groups * run.low_bits());
-    if (run.has_minima) run.minima_at = take(run.groups * run.low_bits());
-    if (run.number_bits == 6) run.highs_at = take(run.groups * 2);
-    if (run.number_bits == 6 && run.has_minima) run.minimum_highs_at = take(run.groups * 2);
+  const bool has_minima = format.offset == Offset::minimum;
+  if (format.inputs_per_super_block > 0) {
+    const auto inputs = static_cast<std::int32_t>(format.inputs_per_super_block);
+    return run_of_super_block(format.bits, inputs,
+                              inputs / static_cast<std::int32_t>(format.inputs_per_scale),
+                              format.scale == ScaleType::bits4   ? 4
+                              : format.scale == ScaleType::bits6 ? 6
+                                                                 : 8,
+                              has_minima);
   }
-  run.factor_at = take(run.is_e8m0 ? 8 : 16);
-  if (run.has_minima) run.minimum_factor_at = take(16);
+  ScaleRun run;
+  run.code_bits = format.bits;
+  run.has_minima = has_minima;
+  run.is_e8m0 = format.scale == ScaleType::e8m0;
+  run.inputs = static_cast<std::int32_t>(format.inputs_per_scale);
+  run.bits = run.is_e8m0 ? 8 : 16;
+  if (has_minima) run.minimum_factor_at = run.bits;
+  if (has_minima) run.bits += 16;
   return run;
 }
 

@@ -69,4 +69,33 @@ struct ScaleRun {
   }
 };
 
+// That of a super-block whose groups have numbers of 4, 6 or 8 bits.
+ASSAY_HOST_DEVICE constexpr ScaleRun run_of_super_block(std::int32_t code_bits, std::int32_t inputs,
+                                                        std::int32_t groups, std::int32_t number_bits,
+                                                        bool has_minima) {
+  ScaleRun run;
+  run.code_bits = code_bits;
+  run.inputs = inputs;
+  run.groups = groups;
+  run.number_bits = number_bits;
+  run.has_minima = has_minima;
+  run.zero = has_minima ? 0 : 1 << (number_bits - 1);
+  const std::int32_t lows = groups * run.low_bits(), highs = number_bits == 6 ? groups * 2 : 0;
+  run.bits = lows;
+  if (has_minima) {
+    run.minima_at = run.bits;
+    run.bits += lows;
+  }
+  if (highs > 0) run.highs_at = run.bits;
+  run.bits += highs;
+  if (highs > 0 && has_minima) {
+    run.minimum_highs_at = run.bits;
+    run.bits += highs;
+  }
+  run.factor_at = run.bits;
+  if (has_minima) run.minimum_factor_at = run.bits + 16;
+  run.bits += has_minima ? 32 : 16;
+  return run;
+}
+
 }  // namespace assay

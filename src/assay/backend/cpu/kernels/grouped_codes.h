@@ -124,6 +124,9 @@ struct ByteValues {
   std::uint8_t table[16];
   bool has_table, is_wide;
   std::int32_t zero;
+  // Where bytes are not wide, the sum of (byte - center) * x over half a group fits 16 bits: the center is
+  // within 16 of each byte, or within 32 where groups have 16 inputs.
+  std::int32_t center;
   float unit;
 };
 ByteValues byte_values_of(const GroupedCodes& codes);
@@ -133,9 +136,10 @@ struct GroupedRows {
   std::int8_t* codes;  // [k_padded / 32][capacity][32]; zero beyond k
   // [k_padded / group][capacity]: absmax of the 32 inputs / 127 * unit; sum of the codes * that.
   float *scales, *sums;
-  // The same: what the sums of a group start at in the products of the table that coded the rows, of bytes
-  // without and with a sign.
-  std::int32_t *starts, *signed_starts;
+  // The same, for the products of the table that coded the rows. With VNNI sums of a group start at `starts`.
+  // Without it they start at `own_starts`, for bytes without a sign two numbers of 16 bits, and `starts` is
+  // what they then lack.
+  std::int32_t *starts, *own_starts;
   std::int64_t capacity;  // rows
 
   std::int64_t strip() const { return capacity * kInt8Group; }  // bytes from one strip to the next
@@ -144,7 +148,7 @@ struct GroupedRows {
   }
   // The same rows from one on.
   GroupedRows from(std::int64_t row) const {
-    return {codes + row * kInt8Group, scales + row, sums + row, starts + row, signed_starts + row, capacity};
+    return {codes + row * kInt8Group, scales + row, sums + row, starts + row, own_starts + row, capacity};
   }
 };
 

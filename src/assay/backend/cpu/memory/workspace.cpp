@@ -278,7 +278,7 @@ void Workspace::make_grouped_rows() {
   grouped_.codes = reinterpret_cast<std::int8_t*>(arena_.take(inputs));
   for (float** floats : {&grouped_.scales, &grouped_.sums})
     *floats = reinterpret_cast<float*>(arena_.take(groups * 4));
-  for (std::int32_t** starts : {&grouped_.starts, &grouped_.signed_starts})
+  for (std::int32_t** starts : {&grouped_.starts, &grouped_.own_starts})
     *starts = reinterpret_cast<std::int32_t*>(arena_.take(groups * 4));
 }
 

@@ -8,7 +8,8 @@
 namespace assay::cpu {
 
 ByteValues byte_values_of(const GroupedCodes& codes) {
-  ByteValues bytes{{}, false, codes.bits == 8, -static_cast<std::int32_t>(codes.values[0]), 1.0F};
+  const std::int32_t zero = -static_cast<std::int32_t>(codes.values[0]);
+  ByteValues bytes{{}, false, codes.bits == 8, zero, codes.bits == 5 ? 16 : zero, 1.0F};
   if (codes.bits > 4) return bytes;
   const int count = 1 << codes.bits;
   float lowest = 0;
@@ -21,6 +22,7 @@ ByteValues byte_values_of(const GroupedCodes& codes) {
   if (!bytes.has_table) return bytes;
   bytes.is_wide = lowest / bytes.unit < -63;
   bytes.zero = bytes.is_wide ? 128 : -static_cast<std::int32_t>(lowest / bytes.unit);
+  bytes.center = bytes.zero;
   for (int i = 0; i < 16; ++i)
     bytes.table[i] =
         static_cast<std::uint8_t>(static_cast<int>(codes.values[i % count] / bytes.unit) + bytes.zero);
@@ -78,7 +80,7 @@ void quantize_grouped(const QuantizeGroupedArgs& args) noexcept {
         const std::int64_t at = from / args.group * out.capacity + row;
         out.scales[at] = scale;
         out.sums[at] = static_cast<float>(sum) * scale;
-        out.starts[at] = out.signed_starts[at] = -args.values.zero * sum;
+        out.starts[at] = out.own_starts[at] = -args.values.zero * sum;
       }
     }
   }

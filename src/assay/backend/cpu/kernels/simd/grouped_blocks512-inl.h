@@ -92,35 +92,23 @@ ASSAY_INLINE void add_minima(const float* x_sums, std::int64_t x_next, std::int6
 }
 
 // At most kCodedPanels panels of all rows, a block of 256 inputs after the other.
-template <int Low, int High, ByteKind kKind, bool kHasOffset, bool kIsHalf>
-void linear_grouped_panels(const GroupedInt8Args& args, const Dot::Bytes& book, std::int64_t first_panel,
-                           std::int64_t panels) {
-  constexpr std::int64_t kColumns = 2 * kPanel, kPanelBytes = kInt8Block * kPanel,
-                         kOwnGroup = kIsHalf ? 16 : 32;
+template <typename Form>
+void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, const Dot::Bytes& book,
+                           std::int64_t first_panel, std::int64_t panels) {
+  constexpr std::int64_t kColumns = 2 * kPanel, kPanelBytes = kInt8Block * kPanel, kOwnGroup = Form::kGroup;
   const LinearArgs& to = args.to;
   const GroupedCodes& w = args.weights;
   const std::int64_t blocks = (to.rows + kByteBlockRows - 1) / kByteBlockRows, pairs = (panels + 1) / 2;
-  auto* bytes = reinterpret_cast<std::uint8_t*>(args.scratch);
-  auto* sums = reinterpret_cast<float*>(args.scratch + kCodedPanels * kPanel * kCodedInputs);
+  auto* bytes = reinterpret_cast<std::uint8_t*>(scratch);
+  auto* sums = reinterpret_cast<float*>(scratch + kCodedPanels * kPanel * kCodedInputs);
   alignas(64) static constexpr float kZeros[kByteBlockRows * kColumns] = {};
   alignas(64) RunScales by[kCodedPanels];
   for (std::int64_t k = 0; k < w.k_padded; k += kInt8Block) {
     const std::int64_t inputs = w.k_padded - k < kInt8Block ? w.k_padded - k : kInt8Block,
                        group = k / kOwnGroup * args.x.capacity;
-    for (std::int64_t panel = 0; panel < panels; ++panel) {
-      const std::byte* codes =
-          w.codes + (first_panel + panel) * w.code_bytes() + k / kSpan * (Low + High) * kPanel * 4;
-      load_block<kHasOffset>(
-          w.run, w.scales + (first_panel + panel) * w.scale_bytes() + k / w.run.inputs * w.run.bytes(),
-          inputs, 0, by[panel]);
-      std::uint8_t* out = bytes + panel * kPanelBytes;
-      for (std::int64_t i = 0; i < inputs;
-           i += kSpan, codes += (Low + High) * kPanel * 4, out += kSpan * kPanel)
-#pragma GCC unroll 8
-        for (int four = 0; four < 8; ++four)
-          four_bytes_of<Low, High, kKind>(book, codes, four)
-              .store(reinterpret_cast<std::int8_t*>(out) + four * kPanel * 4);
-    }
+    for (std::int64_t panel = 0; panel < panels; ++panel)
+      expand_grouped_bytes<Form>(w, book, first_panel + panel, k, inputs,
+                                 reinterpret_cast<std::int8_t*>(bytes + panel * kPanelBytes), &by[panel]);
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       const std::int64_t panel = first_panel + 2 * pair, left = to.n - panel * kPanel;
       const bool is_whole = 2 * pair + 1 < panels;  // else the panel is its own neighbour
@@ -129,7 +117,7 @@ void linear_grouped_panels(const GroupedInt8Args& args, const Dot::Bytes& book, 
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t row = to.rows * block / blocks, rows = to.rows * (block + 1) / blocks - row;
         float* c = sums + (pair * to.rows + row) * kColumns;
-        add_grouped_block(kIsHalf, rows,
+        add_grouped_block(Form::kIsHalf, rows,
                           {.x = args.x.codes + args.x.offset(row, k),
                            .x_strip = args.x.strip(),
                            .x_scales = args.x.scales + group + row,
@@ -142,7 +130,7 @@ void linear_grouped_panels(const GroupedInt8Args& args, const Dot::Bytes& book, 
                            .spans = inputs / kSpan,
                            .from = k == 0 ? kZeros : c,
                            .c = c});
-        if (kHasOffset)
+        if (Form::kHasOffset)
           add_minima(args.x.sums + group + row, args.x.capacity, rows, inputs / kOwnGroup, low.offset,
                      high.offset, c);
         if (k + inputs == w.k_padded)
@@ -150,4 +138,14 @@ void linear_grouped_panels(const GroupedInt8Args& args, const Dot::Bytes& book, 
       }
     }
   }
+}
+
+template <typename Form>
+void linear_grouped_blocks(const GroupedInt8Args& args, const Dot::Bytes& book) {
+  constexpr std::int64_t kRows = 16;  // without scratch memory at most
+  alignas(64) std::byte own[coded_scratch_bytes(kRows)];
+  const std::int64_t last = args.to.first_panel + args.to.panels;
+  for (std::int64_t panel = args.to.first_panel; panel < last; panel += kCodedPanels)
+    linear_grouped_panels<Form>(args, args.to.rows <= kRows ? own : args.scratch, book, panel,
+                                last - panel < kCodedPanels ? last - panel : kCodedPanels);
 }

@@ -2,82 +2,65 @@
 // inside their own anonymous namespace, after grouped_kernels-inl.h. Not a header for others.
 //
 // `Vec` has also: masked and merged (some bits of each byte). `Dot` has look_up, of_table and with_sign
-// (bytes by codes), plain and add_plain (products of bytes without a sign).
+// (bytes by codes), plain, add_plain and end_plain (products of bytes without a sign).
 #pragma once
 
-// How codes become bytes: they are the bytes, they are looked up, or they have all 8 bits and get a sign
-// where there is no VNNI.
-enum class ByteKind { codes, table, wide_table };
-
-// The scales and offsets of `inputs` inputs, a block of 256 or its rest, whose first run lies at `at`.
-template <bool kHasOffset>
-ASSAY_INLINE void load_block(const ScaleRun& run, const std::byte* at, std::int64_t inputs, std::int64_t part,
-                             RunScales& out) {
-  if (run.number_bits > 0) {
-    load_run<kHasOffset>(run, at, part, out);
-    return;
-  }
-  const std::int64_t groups = inputs / kInt8Group, of_run = run.inputs / kInt8Group;
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const std::byte* own = at + group / of_run * run.bytes();
-    out.scale[group] =
-        run.is_e8m0 ? Vec::powers(run_words(run, own, 0, part)) : run_factor(run, own, run.factor_at, part);
-    if (kHasOffset) out.offset[group] = run_factor(run, own, run.minimum_factor_at, part);
-  }
-}
+#include "assay/backend/cpu/kernels/simd/grouped_scales-inl.h"
 
 // Four inputs, from 4 * `four` on, of each output of a part, whose span begins at `span`.
-template <int Low, int High, ByteKind kKind>
+template <typename Form>
 ASSAY_INLINE Dot::Bytes four_bytes_of(const Dot::Bytes& book, const std::byte* span, int four) {
-  constexpr int kFours = 8 / Low;
+  constexpr int kLow = Form::kLow, kHigh = Form::kHigh, kFours = 8 / kLow;
   const Vec::Codes low = Vec::words(span + four / kFours * kPanel * 4);
-  if constexpr (Low == 8) return Dot::kHasOffset ? Dot::Bytes{low} : Dot::with_sign(low);
-  Vec::Codes code = Vec::masked(low, Low * (four % kFours), (1 << Low) - 1);
-  if constexpr (High > 0) {
-    constexpr int kHighFours = 8 / (High > 0 ? High : 1);
-    const Vec::Codes high = Vec::words(span + (Low + four / kHighFours) * kPanel * 4);
-    code = Vec::merged(code, high, High * (four % kHighFours) - Low, ((1 << High) - 1) << Low);
+  if constexpr (kLow == 8) return Dot::kHasOffset ? Dot::Bytes{low} : Dot::with_sign(low);
+  Vec::Codes code = Vec::masked(low, kLow * (four % kFours), (1 << kLow) - 1);
+  if constexpr (kHigh > 0) {
+    constexpr int kHighFours = 8 / (kHigh > 0 ? kHigh : 1);
+    const Vec::Codes high = Vec::words(span + (kLow + four / kHighFours) * kPanel * 4);
+    code = Vec::merged(code, high, kHigh * (four % kHighFours) - kLow, ((1 << kHigh) - 1) << kLow);
   }
-  return kKind == ByteKind::codes ? Dot::Bytes{code} : Dot::look_up(book, code);
+  return Form::kBytes == ByteKind::codes ? Dot::Bytes{code} : Dot::look_up(book, code);
 }
 
 // 32 inputs of some rows times a part of a panel, whose span begins at `span`; `group` is the place of their
 // first scales in x, `scale` has those of the weights.
-template <int Low, int High, ByteKind kKind, bool kIsHalf, int Rows, int Columns>
+template <typename Form, int Rows, int Columns>
 ASSAY_INLINE void add_span(const GroupedRows& x, const std::int8_t* inputs, std::int64_t group,
                            const Dot::Bytes& book, const std::byte* span, const Vec* scale, int column,
                            Vec (&sums)[Rows][Columns]) {
-  constexpr int kHalves = kIsHalf ? 2 : 1, kFours = 8 / kHalves;
-  constexpr bool kHasSign = !Dot::kHasOffset && (Low == 8 || kKind == ByteKind::wide_table);
+  constexpr int kHalves = Form::kIsHalf ? 2 : 1, kFours = 8 / kHalves;
 #pragma GCC unroll 2
   for (int half = 0; half < kHalves; ++half) {
     const std::int64_t own = group + half * x.capacity;
     Dot dots[Rows];
     for (int row = 0; row < Rows; ++row)
-      dots[row] = Dot::all((kHasSign ? x.signed_starts : x.starts)[own + row]);
+      dots[row] = Dot::all((Dot::kHasOffset ? x.starts : x.own_starts)[own + row]);
 #pragma GCC unroll 8
     for (int i = 0; i < kFours; ++i) {
       const int four = half * kFours + i;
-      const Dot::Bytes bytes = four_bytes_of<Low, High, kKind>(book, span, four);
+      const Dot::Bytes bytes = four_bytes_of<Form>(book, span, four);
       for (int row = 0; row < Rows; ++row) {
         const std::int8_t* of_row = inputs + row * kInt8Group + four * 4;
-        if constexpr (kHasSign)
+        if constexpr (Form::kHasSign)
           dots[row].add_bytes(Dot::four(of_row), bytes);
         else
           dots[row].add_plain(Dot::plain(of_row), bytes);
       }
     }
-    for (int row = 0; row < Rows; ++row)
+    for (int row = 0; row < Rows; ++row) {
+      if constexpr (!Form::kHasSign) dots[row].end_plain();
+      if constexpr (Form::kHasRest) dots[row].add(x.starts[own + row]);
       sums[row][column] = Vec::fma(dots[row].floats(), Vec::mul(Vec::set(x.scales[own + row]), scale[half]),
                                    sums[row][column]);
+    }
   }
 }
 
 // Some rows times some panels.
-template <int Low, int High, ByteKind kKind, bool kHasOffset, bool kIsHalf, int Rows, int Panels>
+template <typename Form, int Rows, int Panels>
 void multiply_grouped_int8(const GroupedInt8Args& args, const Dot::Bytes& the_book, std::int64_t first_row,
                            std::int64_t panel) {
-  constexpr int kColumns = Panels * kParts, kHalves = kIsHalf ? 2 : 1;
+  constexpr int kColumns = Panels * kParts, kHalves = Form::kIsHalf ? 2 : 1;
   const GroupedCodes& w = args.weights;
   const ScaleRun run = w.run;
   const Dot::Bytes book = the_book;
@@ -95,20 +78,19 @@ void multiply_grouped_int8(const GroupedInt8Args& args, const Dot::Bytes& the_bo
   for (std::int64_t block = 0; block < k_padded; block += kInt8Block) {
     const std::int64_t count = k_padded - block < kInt8Block ? k_padded - block : kInt8Block;
     for (int j = 0; j < kColumns; ++j)
-      load_block<kHasOffset>(run, scales + j / kParts * scale_bytes, count, j % kParts, by[j]);
+      load_block<Form>(run, scales + j / kParts * scale_bytes, count, j % kParts, by[j]);
     scales += count / run.inputs * run.bytes();
     const std::int64_t first_group = group;
     for (std::int64_t at = 0; at < count;
-         at += kInt8Group, codes += (Low + High) * kPanel * 4, inputs += strip, group += kHalves)
+         at += kInt8Group, codes += Form::kSpanBytes, inputs += strip, group += kHalves)
       for (int j = 0; j < kColumns; ++j) {
         const std::byte* span = codes + j / kParts * code_bytes + j % kParts * Vec::kWidth * 4;
         if (j % kParts == 0)
-          for (int line = 0; line < Low + High; ++line)
+          for (int line = 0; line < Form::kBits; ++line)
             fetch_ahead(span + line * kPanel * 4, distance_of<Panels>(fetch), fetch);
-        add_span<Low, High, kKind, kIsHalf>(x, inputs, group * capacity, book, span,
-                                            by[j].scale + group - first_group, j, sums);
+        add_span<Form>(x, inputs, group * capacity, book, span, by[j].scale + group - first_group, j, sums);
       }
-    for (std::int64_t i = first_group; kHasOffset && i < group; ++i)
+    for (std::int64_t i = first_group; Form::kHasOffset && i < group; ++i)
       for (int j = 0; j < kColumns; ++j)
         for (int row = 0; row < Rows; ++row)
           sums[row][j] =
@@ -123,70 +105,106 @@ void multiply_grouped_int8(const GroupedInt8Args& args, const Dot::Bytes& the_bo
     }
 }
 
-// Calls take.operator()<low bits, high bits, kind, whether there are minima, whether groups have 16 inputs>()
-// for the formats that there are.
+// Calls take(GroupedForm of the format) for the formats that there are.
 template <typename Take>
-void for_byte_kinds(const GroupedInt8Args& args, const Take& take) {
+void for_grouped_forms(const GroupedInt8Args& args, const Take& take) {
   using enum ByteKind;
+  using enum ScaleKind;
   const ScaleRun& run = args.weights.run;
-  const bool is_half = run.group() < kInt8Group;
+  const bool has_numbers = run.number_bits > 0;
   switch (args.weights.bits) {
     case 2:
-      return is_half ? take.template operator()<2, 0, codes, true, true>()
-                     : take.template operator()<2, 0, codes, false, false>();
+      return has_numbers ? take(GroupedForm<2, 0, codes, numbers, true, true>{})
+                         : take(GroupedForm<2, 0, codes, factors, false, false>{});
     case 3:
-      return take.template operator()<2, 1, codes, false, true>();
+      return take(GroupedForm<2, 1, codes, numbers, false, true>{});
     case 4:
       if (args.values.has_table)
-        return args.values.is_wide ? take.template operator()<4, 0, wide_table, false, false>()
-                                   : take.template operator()<4, 0, table, false, false>();
-      return run.has_minima ? take.template operator()<4, 0, codes, true, false>()
-                            : take.template operator()<4, 0, codes, false, false>();
+        return has_numbers           ? take(GroupedForm<4, 0, wide_table, numbers, false, false>{})
+               : args.values.is_wide ? take(GroupedForm<4, 0, wide_table, factors, false, false>{})
+                                     : take(GroupedForm<4, 0, table, powers, false, false>{});
+      return has_numbers      ? take(GroupedForm<4, 0, codes, numbers, true, false>{})
+             : run.has_minima ? take(GroupedForm<4, 0, codes, factors, true, false>{})
+                              : take(GroupedForm<4, 0, codes, factors, false, false>{});
     case 5:
-      return run.has_minima ? take.template operator()<4, 1, codes, true, false>()
-                            : take.template operator()<4, 1, codes, false, false>();
+      return has_numbers      ? take(GroupedForm<4, 1, codes, numbers, true, false>{})
+             : run.has_minima ? take(GroupedForm<4, 1, codes, factors, true, false>{})
+                              : take(GroupedForm<4, 1, codes, factors, false, false>{});
     case 6:
-      return take.template operator()<4, 2, codes, false, true>();
+      return take(GroupedForm<4, 2, codes, numbers, false, true>{});
     default:
-      return take.template operator()<8, 0, codes, false, false>();
+      return take(GroupedForm<8, 0, codes, factors, false, false>{});
   }
 }
-
-// Rows whose sums of bytes and of floats fit the registers.
-constexpr int kFewGroupedRows = Vec::kRegisters == 32 ? 8 : 2;
 
 Dot::Bytes grouped_book(const ByteValues& values) {
   const Dot::Bytes book = Dot::of_table(values.table);
   return values.is_wide && !Dot::kHasOffset ? Dot::with_sign(book.v) : book;
 }
 
+// The bytes and the scales of `inputs` inputs of a panel from k on, while the codes that come next are
+// fetched: [inputs / 4][16][4], and those of each part.
+template <typename Form>
+ASSAY_INLINE void expand_grouped_bytes(const GroupedCodes& w, const Dot::Bytes& book, std::int64_t panel,
+                                       std::int64_t k, std::int64_t inputs, std::int8_t* out, RunScales* by) {
+  const std::byte* codes = w.codes + panel * w.code_bytes() + k / kSpan * Form::kSpanBytes;
+  const std::byte* scales = w.scales + panel * w.scale_bytes() + k / w.run.inputs * w.run.bytes();
+  for (std::int64_t part = 0; part < kParts; ++part) load_block<Form>(w.run, scales, inputs, part, by[part]);
+  // The same panel's, or those of the next call's panel at this place.
+  const std::int64_t ahead = k + inputs < w.k_padded
+                                 ? inputs / kSpan * Form::kSpanBytes
+                                 : kCodedPanels * w.code_bytes() - k / kSpan * Form::kSpanBytes;
+  for (std::int64_t i = 0; i < inputs; i += kSpan, codes += Form::kSpanBytes, out += kSpan * kPanel) {
+    for (int line = 0; line < Form::kBits; ++line) fetch_next(codes + ahead + line * kPanel * 4);
+#pragma GCC unroll 8
+    for (int four = 0; four < 8; ++four)
+      for (int part = 0; part < kParts; ++part)
+        four_bytes_of<Form>(book, codes + part * Vec::kWidth * 4, four)
+            .store(out + four * kPanel * 4 + part * Vec::kWidth * 4);
+  }
+}
+
+// From so many rows on, codes become bytes once for all of them; below, on AVX-512 with VNNI, once for each
+// two panels of up to four rows, or for each panel of up to eight (measured on Zen 5).
+constexpr bool kHasRowsOfPanels = Vec::kRegisters == 32 && Dot::kHasOffset;
+constexpr std::int64_t kMinGroupedBlockRows = kHasRowsOfPanels ? 13 : 3;
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
-// From here on the codes become bytes once for all rows.
-constexpr std::int64_t kMinGroupedBlockRows = 17;
 #include "assay/backend/cpu/kernels/simd/grouped_blocks512-inl.h"
+#elif defined(ASSAY_HAS_SIGNED_BLOCKS)
+#include "assay/backend/cpu/kernels/simd/grouped_blocks-inl.h"
+#else
+// An ISA file whose products of bytes are those of another.
+template <typename Form>
+void linear_grouped_blocks(const GroupedInt8Args&, const Dot::Bytes&) {}
 #endif
 
 void linear_grouped_int8(const GroupedInt8Args& args) noexcept {
   const Dot::Bytes book = grouped_book(args.values);
-  for_byte_kinds(args, [&]<int Low, int High, ByteKind kKind, bool kHasOffset, bool kIsHalf>() {
-#if defined(ASSAY_HAS_BYTE_BLOCKS)
-    const std::int64_t last = args.to.first_panel + args.to.panels;
-    if (args.to.rows >= kMinGroupedBlockRows) {
-      for (std::int64_t panel = args.to.first_panel; panel < last; panel += kCodedPanels)
-        linear_grouped_panels<Low, High, kKind, kHasOffset, kIsHalf>(
-            args, book, panel, last - panel < kCodedPanels ? last - panel : kCodedPanels);
-      return;
-    }
-#endif
+  for_grouped_forms(args, [&]<typename Form>(Form) {
+    if (args.to.rows >= kMinGroupedBlockRows) return linear_grouped_blocks<Form>(args, book);
     const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
-      multiply_grouped_int8<Low, High, kKind, kHasOffset, kIsHalf, decltype(rows)::value,
-                            decltype(panels)::value>(args, book, row, panel);
+      multiply_grouped_int8<Form, decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
     };
-    if (args.to.rows == 1)
-      for_few_rows<1, kCodePanels>(args.to, multiply);
+    if (args.to.rows == 1) return for_few_rows<1, kCodePanels>(args.to, multiply);
+    if constexpr (kHasRowsOfPanels)
+      args.to.rows > (Form::kIsHalf ? 2 : 4) ? for_few_rows<8, 1>(args.to, multiply)
+                                             : for_few_rows<4, 2>(args.to, multiply);
     else
-      for_few_rows<kFewGroupedRows, 2>(args.to, multiply);
+      for_few_rows<2, 2>(args.to, multiply);
   });
+}
+
+// -center times the sums of the inputs 0 and 1 of each four, and of 2 and 3, as 16 bits each.
+[[maybe_unused]] std::int32_t pair_starts(const std::int8_t* codes, std::int64_t inputs,
+                                          std::int32_t center) {
+  const auto pairs = [&](std::int64_t at) {
+    return _mm_maddubs_epi16(_mm_set1_epi8(1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + at)));
+  };
+  __m128i sums = pairs(0);
+  if (inputs > 16) sums = _mm_add_epi16(sums, pairs(16));
+  sums = _mm_add_epi16(sums, _mm_shuffle_epi32(sums, 0x4e));
+  sums = _mm_add_epi16(sums, _mm_shuffle_epi32(sums, 0xb1));
+  return _mm_cvtsi128_si32(_mm_mullo_epi16(sums, _mm_set1_epi16(static_cast<std::int16_t>(-center))));
 }
 
 // 32 inputs of a row, cut into groups.
@@ -228,13 +246,19 @@ ASSAY_INLINE void quantize_grouped_inputs(const QuantizeGroupedArgs& args, std::
       with_sign = Vec::add(with_sign, of_sign[i]);
     }
     const float total = sum.total();
-    const std::int64_t at = (first + from * Vec::kWidth) / args.group * out.capacity + row;
+    const std::int64_t from_input = first + from * Vec::kWidth,
+                       at = from_input / args.group * out.capacity + row;
+    const auto whole = static_cast<std::int32_t>(total);
     out.scales[at] = scale;
     out.sums[at] = total * scale;
-    out.starts[at] = -args.values.zero * static_cast<std::int32_t>(total);
-    // Bytes with a sign are less by 128 where they are wide, and else the same.
-    out.signed_starts[at] =
-        static_cast<std::int32_t>(with_sign.total()) + (args.values.is_wide ? 0 : out.starts[at]);
+    out.starts[at] = -args.values.zero * whole;
+    if constexpr (!Dot::kHasOffset) {
+      const std::int32_t center = args.values.center;
+      out.own_starts[at] = args.values.is_wide
+                               ? static_cast<std::int32_t>(with_sign.total())
+                               : pair_starts(out.codes + out.offset(row, from_input), args.group, center);
+      if (!args.values.is_wide) out.starts[at] += center * whole;
+    }
   }
 }
 

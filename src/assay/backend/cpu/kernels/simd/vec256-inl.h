@@ -103,6 +103,17 @@ struct Vec {
     const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(words, words), 0x08);
     return {_mm256_cvtph_ps(_mm256_castsi256_si128(packed))};
   }
+  static Vec float16_at(const std::byte* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  }
+  static Codes bits_of(Codes words, int shift, int bits) {
+    return _mm256_and_si256(_mm256_srli_epi32(words, shift), _mm256_set1_epi32((1 << bits) - 1));
+  }
+  static Codes bits_above(Codes low, Codes words, int shift, int bits, int up) {
+    const __m256i moved =
+        shift >= up ? _mm256_srli_epi32(words, shift - up) : _mm256_slli_epi32(words, up - shift);
+    return _mm256_or_si256(low, _mm256_and_si256(moved, _mm256_set1_epi32(((1 << bits) - 1) << up)));
+  }
   static Vec powers(Codes words) {
     const __m256 usual = _mm256_castsi256_ps(_mm256_slli_epi32(words, 23)),
                  least = _mm256_castsi256_ps(_mm256_set1_epi32(0x00400000)),
@@ -253,6 +264,7 @@ struct Dot {
   void add_plain(Plain x, Bytes w) {
     v = dpbusd(v, w.v, x);
   }
+  void end_plain() {}
   // For many rows it is the weights, in a copy of them that all rows share.
   static void copy_for_block(std::int8_t* to, const std::int8_t* weights, std::int64_t bytes) {
     for (std::int64_t i = 0; i < bytes; i += 32)
@@ -308,13 +320,16 @@ struct Dot {
   void add_bytes(const Four& x, Bytes w) {
     add(x, w.v);
   }
-  // By bytes without a sign, below 64: two products fit 16 bits.
+  // By bytes without a sign: sums of a group in 16 bits, which wrap, and at the end fit (ByteValues::center).
   using Plain = __m256i;
   static Plain plain(const std::int8_t* x) {
     return four_bytes(x);
   }
   void add_plain(Plain x, Bytes w) {
-    v = _mm256_add_epi32(v, _mm256_madd_epi16(_mm256_maddubs_epi16(w.v, x), _mm256_set1_epi16(1)));
+    v = _mm256_add_epi16(v, _mm256_maddubs_epi16(w.v, x));
+  }
+  void end_plain() {
+    v = _mm256_madd_epi16(v, _mm256_set1_epi16(1));
   }
   static constexpr std::int64_t kBytes = 32;
   static void set_near(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
@@ -349,6 +364,9 @@ struct Dot {
   }
   static Dot load(const std::int32_t* p) {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))};
+  }
+  void add(std::int32_t x) {
+    v = _mm256_add_epi32(v, _mm256_set1_epi32(x));
   }
   // Less the products of two.
   Dot less(Dot a, Dot b) const {

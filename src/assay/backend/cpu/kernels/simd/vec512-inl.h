@@ -124,6 +124,16 @@ struct Vec {
   static Vec float16(Codes words) {
     return {_mm512_cvtph_ps(_mm512_cvtepi32_epi16(words))};
   }
+  static Vec float16_at(const std::byte* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+  static Codes bits_of(Codes words, int shift, int bits) {
+    return _mm512_and_si512(shifted(words, shift), _mm512_set1_epi32((1 << bits) - 1));
+  }
+  static Codes bits_above(Codes low, Codes words, int shift, int bits, int up) {
+    return _mm512_ternarylogic_epi32(low, shifted(words, shift - up),
+                                     _mm512_set1_epi32(((1 << bits) - 1) << up), 0xf8);
+  }
   // 2^(word - 127) of words up to 254; 255 is NaN.
   static Vec powers(Codes words) {
     const __m512i usual = _mm512_slli_epi32(words, 23);
@@ -275,6 +285,7 @@ struct Dot {
   void add_plain(Plain x, Bytes w) {
     v = _mm512_dpbusd_epi32(v, w.v, x);
   }
+  void end_plain() {}
 #else
   static constexpr bool kHasOffset = false;
   using Weights = __m512i;
@@ -310,7 +321,7 @@ struct Dot {
   void add_bytes(const Four& x, Bytes w) {
     add(x, w.v);
   }
-  // By bytes without a sign, below 64: two products fit 16 bits.
+  // By bytes without a sign: sums of a group in 16 bits, which wrap, and at the end fit (ByteValues::center).
   using Plain = __m512i;
   static Plain plain(const std::int8_t* x) {
     std::int32_t bytes = 0;
@@ -318,7 +329,10 @@ struct Dot {
     return _mm512_set1_epi32(bytes);
   }
   void add_plain(Plain x, Bytes w) {
-    v = _mm512_add_epi32(v, _mm512_madd_epi16(_mm512_maddubs_epi16(w.v, x), _mm512_set1_epi16(1)));
+    v = _mm512_add_epi16(v, _mm512_maddubs_epi16(w.v, x));
+  }
+  void end_plain() {
+    v = _mm512_madd_epi16(v, _mm512_set1_epi16(1));
   }
   static constexpr std::int64_t kBytes = 64;
   static void set_near(const std::int8_t* codes, std::uint8_t* magnitudes, std::uint8_t* flips) {
@@ -351,6 +365,9 @@ struct Dot {
   }
   static Dot load(const std::int32_t* p) {
     return {_mm512_loadu_si512(p)};
+  }
+  void add(std::int32_t x) {
+    v = _mm512_add_epi32(v, _mm512_set1_epi32(x));
   }
   // Less the products of two.
   Dot less(Dot a, Dot b) const {
