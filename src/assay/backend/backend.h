@@ -187,6 +187,9 @@ class Program {
   virtual std::vector<std::span<const std::byte>> step_weights() const { return {}; }
   // Gives back memory that is kept for later sequences.
   virtual void trim() {}
+  // Measures on the device what changes the speed of this program alone, where its backend was told to and
+  // does not know it: in 2 s at most, before anything runs that is timed.
+  virtual void tune() {}
   // While a profile is taken, every operation is timed on its own: some clock readings per step.
   virtual void begin_profile() {}
   virtual StepProfile end_profile() { return {}; }
@@ -198,7 +201,7 @@ struct BackendOptions {
   bool is_isa_forced = false;
   std::vector<int> processors = {};               // to run on; empty: all this process may use
   CudaGemm cuda_gemm = CudaGemm::own;             // others: of GPUs alone
-  Tune tune = Tune::off;                          // the constants of CPU kernels
+  Tune tune = Tune::off;                          // the constants of CPU kernels, launches of a GPU
   std::optional<KernelConstants> constants = {};  // taken by CPU kernels as they are: nothing is tuned
   bool pins_caller = false;  // a program that measures pins its main thread; a library leaves it alone
 };
@@ -210,8 +213,8 @@ class Backend {
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
   // The constants that are chosen for the processor, where there are any.
   virtual std::optional<KernelConstants> constants() const { return std::nullopt; }
-  // The same in words, else empty.
-  std::string tuning() const { return constants() ? text_of(*constants()) : std::string(); }
+  // The same in words, or what was chosen for launches of a GPU; else empty.
+  virtual std::string tuning() const { return constants() ? text_of(*constants()) : std::string(); }
   // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
   virtual bool multiplies_bfloat16() const = 0;
   virtual int threads() const = 0;

@@ -18,11 +18,14 @@ class CudaBackend : public Backend {
         runtime_(std::move(runtime)),
         options_(options),
         ways_(gemm_ways(*runtime_, options.gemm, options.forced_gemm)),
-        probes_(runtime_) {}
+        probes_(runtime_) {
+    if (options_.launches == nullptr) options_.launches = std::make_shared<LaunchChoices>();
+  }
   Device device() const override { return device_; }
   std::string kernels() const override {
     return fmt::format("sm_{}{}", runtime_->facts().major, runtime_->facts().minor);
   }
+  std::string tuning() const override { return options_.launches->text(); }
   bool multiplies_bfloat16() const override { return true; }
   int threads() const override { return 1; }
   std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) override {
