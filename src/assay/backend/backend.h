@@ -185,11 +185,9 @@ class Program {
   virtual MemoryReport memory() const = 0;
   // Where the matrices lie that a step of one token reads, packed; empty where the host cannot read them.
   virtual std::vector<std::span<const std::byte>> step_weights() const { return {}; }
-  // Gives back memory that is kept for later sequences.
-  virtual void trim() {}
-  // Measures on the device what changes the speed of this program alone, where its backend was told to and
-  // does not know it: in 2 s at most, before anything runs that is timed.
-  virtual void tune() {}
+  virtual void trim() {}  // gives back memory that is kept for later sequences
+  virtual void tune() {
+  }  // measures, in 2 s at most, which launches are fastest: in front of all that is timed
   // While a profile is taken, every operation is timed on its own: some clock readings per step.
   virtual void begin_profile() {}
   virtual StepProfile end_profile() { return {}; }

@@ -149,7 +149,7 @@ class WorkerSession : public Session {
       if (!usual.contains(key) || usual[key] != value) changed[key] = value;
     return changed;
   }
-  // Of a GPU the first worker measures and keeps what it found, for the others: told to measure again, each
+  // The first worker on a GPU measures and keeps what it found, for the others: told to measure again, each
   // would find another answer.
   static RunConfig as_workers_tune(RunConfig configuration) {
     if (configuration.tune != Tune::force || resolve(configuration).device.kind == Device::Kind::cpu)

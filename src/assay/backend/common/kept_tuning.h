@@ -12,7 +12,7 @@ namespace assay {
 
 // $XDG_CACHE_HOME/assay/NAME, else ~/.cache/assay/NAME; empty where neither is named.
 std::string tuning_file_named(std::string_view name);
-// Of at most 1 MiB; empty where it cannot be read.
+// Its text, at most 1 MiB; empty where it cannot be read.
 std::string text_of_tuning_file(const std::string& file);
 // Its entries; none where it is torn, or no object, or holds more values.
 Json entries_of_tuning(std::string_view text, std::size_t max_values);

@@ -12,19 +12,18 @@ namespace assay {
 
 namespace cuda {
 class Runtime;
-class LaunchChoices;
 class LaunchTimer;
 }  // namespace cuda
 
-// Only the GEMM kernels change bits of a result: those two, and what tuning finds for CudaGemm::automatic.
+// What multiplies many rows changes bits of a result; with CudaGemm::automatic tuning chooses it. Nothing
+// else does.
 struct CudaOptions {
   bool uses_graphs = true;     // decode steps are recorded and replayed
   bool chooses_tokens = true;  // greedy steps are queued, without the host between them
   CudaGemm gemm = CudaGemm::own;
-  std::optional<GemmKernel> forced_gemm = {};          // with CudaGemm::automatic: in place of its choice
-  Tune tune = Tune::off;                               // Program::tune()
-  std::shared_ptr<cuda::LaunchTimer> timer = {};       // in place of the device's own times
-  std::shared_ptr<cuda::LaunchChoices> launches = {};  // that are known; those of a backend
+  std::optional<GemmKernel> forced_gemm = {};  // with CudaGemm::automatic: in place of its choice
+  Tune tune = Tune::off;                       // Program::tune()
+  cuda::LaunchTimer* timer = nullptr;          // in place of the device's own times
 };
 
 // Throws Error in one sentence for a program built without CUDA, no driver, one that is too old, no GPU, or

@@ -13,7 +13,6 @@
 #include "assay/backend/cuda/kernels/int8_args.h"
 #include "assay/backend/cuda/kernels/launch_choice.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
-#include "assay/backend/cuda/runtime.h"
 #include "assay/plan/elementwise.h"
 
 namespace assay::cuda {

@@ -65,7 +65,9 @@ std::int64_t bucket_of(std::int64_t rows) {
 std::string text_of(const ProductKey& key) {
   std::string text = fmt::format("{} {} x {}, {} row{}", name_of(key.format), key.outputs, key.inputs,
                                  key.rows, key.rows == 1 ? "" : "s");
-  if (name_of(key.format) != name_of(key.arithmetic)) text += fmt::format(", in {}", name_of(key.arithmetic));
+  const bool says_arithmetic = key.format == MatrixFormat::float32 || key.format == MatrixFormat::four_bit;
+  if (says_arithmetic && name_of(key.format) != name_of(key.arithmetic))
+    text += fmt::format(", in {}", name_of(key.arithmetic));
   if (key.group > 0) text += fmt::format(", group {}", key.group);
   if (key.is_normed) text += ", normed";
   if (key.is_gated) text += ", gated";

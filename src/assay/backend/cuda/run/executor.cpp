@@ -26,12 +26,12 @@ const Plan& checked(const Plan& plan, Runtime& runtime, const GemmWays& ways) {
 }  // namespace
 
 CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
-                         const CudaOptions& options)
+                         const CudaOptions& options, std::shared_ptr<LaunchChoices> launches)
     : plan_(checked(plan, *runtime, gemm_ways(*runtime, options.gemm, options.forced_gemm))),
       pruning_(pruning_of(plan_)),
       runtime_(std::move(runtime)),
       options_(options),
-      launches_(options.launches ? options.launches : std::make_shared<LaunchChoices>()),
+      launches_(launches != nullptr ? std::move(launches) : std::make_shared<LaunchChoices>()),
       ways_(gemm_ways(*runtime_, options.gemm, options.forced_gemm)),
       weights_(plan_, source, runtime_),
       work_(plan_, runtime_, ways_),

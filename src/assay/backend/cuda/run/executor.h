@@ -40,7 +40,7 @@ std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 class CudaProgram : public Program {
  public:
   CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
-              const CudaOptions& options = {});
+              const CudaOptions& options = {}, std::shared_ptr<LaunchChoices> launches = nullptr);
 
   const Plan& plan() const override { return plan_; }
   std::unique_ptr<KvCache> make_cache() override { return std::make_unique<CudaKvCache>(pages_); }

@@ -153,8 +153,8 @@ void CudaProgram::tune() {
 
 // Where memory is short, matrices that fit into a cache come from there, as they would in a step.
 LaunchChoices CudaProgram::measured(std::span<const ProductKey> missing) {
-  const std::shared_ptr<LaunchTimer> timer =
-      options_.timer != nullptr ? options_.timer : std::shared_ptr(make_graph_timer(runtime_));
+  const std::unique_ptr<LaunchTimer> own = options_.timer == nullptr ? make_graph_timer(runtime_) : nullptr;
+  LaunchTimer* const timer = own != nullptr ? own.get() : options_.timer;
   const double begin = timer->now().value;
   const std::int64_t room = std::min(kCachesRead * runtime_->facts().l2_bytes,
                                      runtime_->memory_info().free.value / 4 / kAlignment * kAlignment);
