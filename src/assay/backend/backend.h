@@ -186,8 +186,7 @@ class Program {
   // Where the matrices lie that a step of one token reads, packed; empty where the host cannot read them.
   virtual std::vector<std::span<const std::byte>> step_weights() const { return {}; }
   virtual void trim() {}  // gives back memory that is kept for later sequences
-  virtual void tune() {
-  }  // measures, in 2 s at most, which launches are fastest: in front of all that is timed
+  virtual void tune() {}  // measures which launches are fastest, before anything is timed
   // While a profile is taken, every operation is timed on its own: some clock readings per step.
   virtual void begin_profile() {}
   virtual StepProfile end_profile() { return {}; }
