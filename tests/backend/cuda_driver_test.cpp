@@ -17,6 +17,15 @@ std::string said_by(const Check& check) {
   return "";
 }
 
+TEST(CudaDriver, IsKnownByItsVersion) {
+  EXPECT_EQ(driver_text(13000, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Release Build"),
+            "580.65.06, CUDA 13.0");
+  EXPECT_EQ(driver_text(12080, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.57.08\n"),
+            "575.57.08, CUDA 12.8");
+  EXPECT_EQ(driver_text(13000, ""), "CUDA 13.0");
+  EXPECT_EQ(driver_text(13000, " 580 x.1 \t"), "CUDA 13.0");
+}
+
 TEST(CudaDriver, IsRefusedInASentence) {
   const DriverAnswers good{.driver_version = 13000, .runtime_version = 12080, .count = 2};
   const auto said = [&](auto change, int index = 0) {

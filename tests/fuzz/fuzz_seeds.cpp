@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/backend/cpu/run/tuning.h"
+#include "assay/backend/cuda/run/launch_tuning.h"
 #include "assay/base/file.h"
 #include "assay/checkpoint/bitsandbytes.h"
 #include "assay/config/fields.h"
@@ -166,6 +167,10 @@ void write_tuning(const Seeds& seeds) {
   const Tuning tuning{
       .constants = usual_constants(), .gain = 1.5, .many_rows_gain = 1.25, .is_measured = true};
   seeds.write("tuning_fuzz", "tuning", cpu::with_tuning("", "key", tuning));
+  cuda::LaunchChoices launches;
+  launches.put({.outputs = 4, .inputs = 8}, {.choice = {.loads = 1, .kernel = 2}, .gain = 1.5});
+  launches.put({.outputs = 4, .inputs = 8, .rows = 8}, {.is_measured = false});
+  seeds.write("tuning_fuzz", "launches", cuda::with_launches("", "key", launches));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/backend/cpu/run/tuning.h"
+#include "assay/backend/cuda/run/launch_tuning.h"
 #include "assay/base/json.h"
 #include "assay/checkpoint/bitsandbytes.h"
 #include "assay/checkpoint/int8_checkpoint.h"
@@ -24,6 +25,15 @@ void use_tuning(std::string_view text) {
          "tuning that is written and read differs");
 }
 
+void use_launches(std::string_view text) {
+  const std::vector<cuda::ProductKey> wanted = {{.outputs = 4, .inputs = 8},
+                                                {.outputs = 4, .inputs = 8, .rows = 8}};
+  const cuda::LaunchChoices found = cuda::launches_in(text, kKey, wanted);
+  expect(cuda::launches_in(cuda::with_launches(text, kKey, found), kKey, wanted).all() == found.all(),
+         "launches that are written and read differ");
+  cuda::kept_launches(text, kKey);
+}
+
 void use_quantization(std::string_view text) {
   const Json json = parse_json_object(text, "config.json");
   const JsonView view(json, "config.json");
@@ -42,6 +52,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace assay;
   const std::string_view text = fuzz::text_of(data, size);
   fuzz::use_tuning(text);
+  fuzz::use_launches(text);
   fuzz::is_accepted([&] { fuzz::use_quantization(text); });
   fuzz::is_accepted([&] {
     const auto state = bitsandbytes::quant_state_from_text(std::string(text), "weight");

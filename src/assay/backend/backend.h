@@ -185,8 +185,8 @@ class Program {
   virtual MemoryReport memory() const = 0;
   // Where the matrices lie that a step of one token reads, packed; empty where the host cannot read them.
   virtual std::vector<std::span<const std::byte>> step_weights() const { return {}; }
-  // Gives back memory that is kept for later sequences.
-  virtual void trim() {}
+  virtual void trim() {}  // gives back memory that is kept for later sequences
+  virtual void tune() {}  // measures which launches are fastest, before anything is timed
   // While a profile is taken, every operation is timed on its own: some clock readings per step.
   virtual void begin_profile() {}
   virtual StepProfile end_profile() { return {}; }
@@ -198,7 +198,7 @@ struct BackendOptions {
   bool is_isa_forced = false;
   std::vector<int> processors = {};               // to run on; empty: all this process may use
   CudaGemm cuda_gemm = CudaGemm::own;             // others: of GPUs alone
-  Tune tune = Tune::off;                          // the constants of CPU kernels
+  Tune tune = Tune::off;                          // the constants of CPU kernels, launches of a GPU
   std::optional<KernelConstants> constants = {};  // taken by CPU kernels as they are: nothing is tuned
   bool pins_caller = false;  // a program that measures pins its main thread; a library leaves it alone
 };
@@ -210,8 +210,8 @@ class Backend {
   virtual std::string kernels() const = 0;  // "avx512": which kernels run
   // The constants that are chosen for the processor, where there are any.
   virtual std::optional<KernelConstants> constants() const { return std::nullopt; }
-  // The same in words, else empty.
-  std::string tuning() const { return constants() ? text_of(*constants()) : std::string(); }
+  // The same in words, or what was chosen for launches of a GPU; else empty.
+  virtual std::string tuning() const { return constants() ? text_of(*constants()) : std::string(); }
   // Weights in bfloat16 are multiplied by products of bfloat16; else widened, and multiplied in float32.
   virtual bool multiplies_bfloat16() const = 0;
   virtual int threads() const = 0;

@@ -26,6 +26,9 @@ std::vector<KernelOrigin> kernels_of(Isa isa);
 // The constants that a CPU backend of the fastest tier and so many threads takes.
 Tuning tuning_of_processor(Tune tune, int threads);
 
+// What tuning has kept of launches on GPUs is measured anew by the processes that load models next.
+void forget_launch_tuning();
+
 // How many GPUs this program can use; 0 where it can use none, whatever the reason.
 int usable_cuda_devices();
 // Why device cuda:0 cannot be used, in one sentence; none where it can.
@@ -43,6 +46,12 @@ struct GpuRooflines {
   double memory_bytes_per_second = 0, l2_bytes_per_second = 0;  // reading 4 GB, and half of the L2 cache
   std::vector<Product> products;
   Seconds launch, graph_node;  // from one empty kernel to the next
+  // What tuning has measured on it, in this process or others: "bfloat16 2048 x 2048, 1 row".
+  struct Launch {
+    std::string product, chosen;  // "as usual"
+    double gain = 1;              // the usual launch's time over that of the chosen one
+  };
+  std::vector<Launch> launches;
 };
 // Measures each GPU that this program can use. `each`: the time for every figure, at least.
 std::vector<GpuRooflines> measure_gpu_rooflines(

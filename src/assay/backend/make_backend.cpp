@@ -49,7 +49,7 @@ std::shared_ptr<Backend> make_backend(const Device& asked, const BackendOptions&
   if (const Device device = chosen_device(asked); device.kind == Device::Kind::cuda) {
     if (options.is_isa_forced)
       throw FieldError("isa", "{} applies to CPUs; the device is {}", name_of(options.isa), device.text());
-    return make_cuda_backend(device, options.cuda_gemm);
+    return make_cuda_backend(device, options);
   }
   if (options.cuda_gemm != CudaGemm::own)
     throw FieldError("cuda_gemm", "{} applies to GPUs; the device is a CPU",

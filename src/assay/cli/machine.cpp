@@ -41,6 +41,10 @@ OrderedJson json_of(const GpuRooflines& gpu) {
                       {"products", products},
                       {"launch_us", gpu.launch.value * 1e6},
                       {"graph_node_us", gpu.graph_node.value * 1e6}};
+  json["launches"] = OrderedJson::array();
+  for (const GpuRooflines::Launch& launch : gpu.launches)
+    json["launches"].push_back(
+        {{"product", launch.product}, {"chosen", launch.chosen}, {"gain", launch.gain}});
   std::string why_not;
   const auto sensors = open_nvml(gpu.bus_id, why_not);
   if (sensors == nullptr) {
@@ -63,6 +67,20 @@ OrderedJson json_of(const GpuRooflines& gpu) {
   return json;
 }
 
+// How many multiplications were tuned on a GPU, and those that are faster than by the usual launch.
+std::string launches_text(const std::vector<GpuRooflines::Launch>& launches) {
+  if (launches.empty())
+    return fmt::format("{:<24}{}\n", "  tuning", "none: launches are measured when a model is loaded");
+  const auto is_other = [](const GpuRooflines::Launch& launch) { return launch.gain > 1; };
+  std::string text =
+      fmt::format("{:<24}{} matrix multiplications measured, {} faster than as usual\n", "  tuning",
+                  launches.size(), std::count_if(launches.begin(), launches.end(), is_other));
+  for (const GpuRooflines::Launch& launch : launches)
+    if (is_other(launch))
+      text += fmt::format("{:<24}{}: {}, {:.2f}x as fast\n", "", launch.product, launch.chosen, launch.gain);
+  return text;
+}
+
 // Each GPU in lines, or why there is none.
 std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
   std::string text;
@@ -80,6 +98,7 @@ std::string gpus_text(const std::vector<GpuRooflines>& gpus) {
            fmt::format("{:.0f} GFLOP/s", product.operations_per_second / 1e9));
     line("  launch, graph node",
          fmt::format("{:.2f}, {:.2f} us", gpu.launch.value * 1e6, gpu.graph_node.value * 1e6));
+    text += launches_text(gpu.launches);
     std::string why_not;
     const auto sensors = open_nvml(gpu.bus_id, why_not);
     if (sensors == nullptr) {

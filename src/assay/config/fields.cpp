@@ -287,8 +287,8 @@ void add_machine(std::vector<Field>& all) {
           {{"own", CudaGemm::own}, {"cublaslt", CudaGemm::cublaslt}, {"auto", CudaGemm::automatic}})));
   all.push_back(made<Tune>(
       {.key = "tune",
-       .help = "Measure here how to fetch weights and share rows, which changes speed alone: once "
-               "(about 0.3 s, kept in your cache folder), off or force (again) [once]",
+       .help = "Measure here what makes kernels fastest, which changes speed alone: once (about 0.3 s, "
+               "on a GPU 2 s, kept in your cache folder), off or force (again) [once]",
        .label = [](const RunConfig& c) { return std::string(c.tune == Tune::off ? "not tuned" : ""); }},
       at(&RunConfig::tune),
       choice<Tune>({{"once", Tune::once}, {"off", Tune::off}, {"force", Tune::force}})));

@@ -1,10 +1,12 @@
 // The experiment's side of worker_protocol.h.
+#include <mutex>
 #include <set>
 #include <type_traits>
 
 #include <nlohmann/json.hpp>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/devices.h"
 #include "assay/base/json_bytes.h"
 #include "assay/base/process.h"
 #include "assay/config/fields_json.h"
@@ -92,7 +94,7 @@ class WorkerSession : public Session {
     OrderedJson request{
         {"op", "load"},
         {"candidates", model.candidates},
-        {"configuration", changed_fields(model.configuration)},
+        {"configuration", changed_fields(as_workers_tune(model.configuration))},
         {"needs_tokenizer", options.needs_tokenizer},
         {"memory_limit", options.memory_limit ? OrderedJson(options.memory_limit->value) : nullptr}};
     // Each worker that tuned would find another answer.
@@ -146,6 +148,16 @@ class WorkerSession : public Session {
     for (const auto& [key, value] : all.items())
       if (!usual.contains(key) || usual[key] != value) changed[key] = value;
     return changed;
+  }
+  // The first worker on a GPU measures and keeps what it found, for the others: told to measure again, each
+  // would find another answer.
+  static RunConfig as_workers_tune(RunConfig configuration) {
+    if (configuration.tune != Tune::force || resolve(configuration).device.kind == Device::Kind::cpu)
+      return configuration;
+    static std::once_flag once;
+    std::call_once(once, forget_launch_tuning);
+    configuration.tune = Tune::once;
+    return configuration;
   }
   // None for a GPU.
   static std::optional<KernelConstants> tuned(const RunConfig& configuration) {

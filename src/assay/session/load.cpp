@@ -89,6 +89,7 @@ LoadedModel load_on(const std::shared_ptr<const ModelSource>& source, const std:
   if (calibrates) calibration = calibrate_on_text(source, run, backend, options, loaded);
   loaded.model =
       std::make_shared<Model>(Model::load(source, backend, precision, calibration, options.should_stop));
+  loaded.model->program().tune();  // behind the time that loading took
   loaded.id = id;
   loaded.dtype_label = run.dtype.label;
   add_warnings(loaded, run, *backend);

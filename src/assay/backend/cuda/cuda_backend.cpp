@@ -23,10 +23,11 @@ class CudaBackend : public Backend {
   std::string kernels() const override {
     return fmt::format("sm_{}{}", runtime_->facts().major, runtime_->facts().minor);
   }
+  std::string tuning() const override { return launches_->text(); }
   bool multiplies_bfloat16() const override { return true; }
   int threads() const override { return 1; }
   std::unique_ptr<Program> prepare(const Plan& plan, const WeightSource& source) override {
-    return std::make_unique<CudaProgram>(plan, source, runtime_, options_);
+    return std::make_unique<CudaProgram>(plan, source, runtime_, options_, launches_);
   }
   PredictedMemory predict(const Plan& plan, std::int64_t tokens) override {
     return predicted_memory(plan, runtime_->facts(), tokens, ways_);
@@ -51,6 +52,8 @@ class CudaBackend : public Backend {
   Device device_;
   std::shared_ptr<Runtime> runtime_;
   CudaOptions options_;
+  // All its programs share them.
+  std::shared_ptr<LaunchChoices> launches_ = std::make_shared<LaunchChoices>();
   GemmWays ways_;
   Probes probes_;
 };

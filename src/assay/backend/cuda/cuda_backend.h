@@ -12,19 +12,23 @@ namespace assay {
 
 namespace cuda {
 class Runtime;
-}
+class LaunchTimer;
+}  // namespace cuda
 
-// The first two do not change a bit of a result.
+// What multiplies many rows changes bits of a result; with CudaGemm::automatic tuning chooses it. Nothing
+// else does.
 struct CudaOptions {
   bool uses_graphs = true;     // decode steps are recorded and replayed
   bool chooses_tokens = true;  // greedy steps are queued, without the host between them
   CudaGemm gemm = CudaGemm::own;
   std::optional<GemmKernel> forced_gemm = {};  // with CudaGemm::automatic: in place of its choice
+  Tune tune = Tune::off;                       // Program::tune()
+  cuda::LaunchTimer* timer = nullptr;          // in place of the device's own times
 };
 
 // Throws Error in one sentence for a program built without CUDA, no driver, one that is too old, no GPU, or
 // an index out of range, or a library that is asked for and absent.
-std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm gemm = CudaGemm::own);
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, const BackendOptions& options);
 
 // Over a device that is there already: what the tests' emulation comes through.
 std::shared_ptr<Backend> make_cuda_backend(const Device& device, std::shared_ptr<cuda::Runtime> runtime,

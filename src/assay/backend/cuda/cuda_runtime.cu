@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -43,6 +44,14 @@ DriverAnswers ask_driver() {
   return answers;
 }
 
+// Empty where the system does not tell.
+std::string kernel_module_version() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
 class CudaGraph final : public Graph {
  public:
   explicit CudaGraph(cudaGraphExec_t held) : exec(held) {}
@@ -65,7 +74,8 @@ class CudaRuntime final : public Runtime {
               .shared_bytes_per_block = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
               .l2_bytes = properties.l2CacheSize,
               .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
-              .bus_id = bus_id};
+              .bus_id = bus_id,
+              .driver = driver_text(ask_driver().driver_version, kernel_module_version())};
     DeviceAnswers answers{
         .name = facts_.name, .major = facts_.major, .minor = facts_.minor, .error = 0, .error_text = {}};
     check_device(answers, index);

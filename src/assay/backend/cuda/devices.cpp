@@ -8,8 +8,9 @@
 namespace assay {
 
 #if defined(ASSAY_HAS_CUDA)
-std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm gemm) {
-  return make_cuda_backend(device, cuda::make_cuda_runtime(device.index), {.gemm = gemm});
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, const BackendOptions& options) {
+  return make_cuda_backend(device, cuda::make_cuda_runtime(device.index),
+                           {.gemm = options.cuda_gemm, .tune = options.tune});
 }
 int usable_cuda_devices() {
   return cuda::usable_devices();
@@ -41,7 +42,7 @@ std::string not_built(const Device& device) {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_cuda_backend(const Device& device, CudaGemm /*gemm*/) {
+std::shared_ptr<Backend> make_cuda_backend(const Device& device, const BackendOptions& /*options*/) {
   throw Error("{}", not_built(device));
 }
 int usable_cuda_devices() {

@@ -35,6 +35,19 @@ std::string version_text(int version) {
 
 }  // namespace
 
+std::string driver_text(int driver_version, std::string_view kernel_module) {
+  const std::string cuda = "CUDA " + version_text(driver_version);
+  constexpr std::string_view kSpaces = " \t\n";
+  for (std::size_t at = kernel_module.find_first_not_of(kSpaces); at != std::string_view::npos;) {
+    const std::size_t end = std::min(kernel_module.find_first_of(kSpaces, at), kernel_module.size());
+    const std::string_view word = kernel_module.substr(at, end - at);
+    if (word.find_first_not_of("0123456789.") == std::string_view::npos && word.find('.') != word.npos)
+      return std::string(word) + ", " + cuda;
+    at = kernel_module.find_first_not_of(kSpaces, end);
+  }
+  return cuda;
+}
+
 void check_driver(const DriverAnswers& answers, int index) {
   if (answers.driver_version == 0)
     throw Error("device cuda:{}: this machine has no NVIDIA driver; use the device cpu", index);

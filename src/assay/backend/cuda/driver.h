@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace assay::cuda {
 
@@ -17,6 +18,10 @@ struct DriverAnswers {
 // Throws Error, one sentence, unless the GPU of this index can be used: no driver, one that is too old, no
 // GPU visible, another error, an index out of range.
 void check_driver(const DriverAnswers& answers, int index);
+
+// "580.65.06, CUDA 13.0", of what cudaDriverGetVersion gives and the text of /proc/driver/nvidia/version;
+// where that names no version, CUDA's alone.
+std::string driver_text(int driver_version, std::string_view kernel_module);
 
 // What a GPU must be able to do, and be free for. `error`: of making a stream on it, 0 where that worked.
 struct DeviceAnswers {

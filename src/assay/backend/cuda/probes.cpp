@@ -4,6 +4,7 @@
 
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/backend/cuda/kernels/step_kernels.h"
+#include "assay/backend/cuda/run/launch_tuning.h"
 #include "assay/base/format.h"
 
 namespace assay::cuda {
@@ -158,6 +159,8 @@ GpuRooflines measure_gpu_rooflines(const Device& device, const std::shared_ptr<c
       found.products.push_back({name_of(kind), probes.operations_per_second(kind, each)});
   found.launch = probes.launch_time();
   found.graph_node = probes.graph_node_time();
+  for (const cuda::KeptLaunch& kept : cuda::kept_launches_of(facts))
+    found.launches.push_back({kept.product, cuda::text_of(kept.chosen.choice), kept.chosen.gain});
   return found;
 }
 

@@ -51,6 +51,7 @@ struct DeviceFacts {
   std::int64_t shared_bytes_per_block = 0;
   std::int64_t l2_bytes = 0, memory_bytes = 0;
   std::string bus_id = {};  // "00000000:65:00.0"
+  std::string driver = {};  // "580.65.06, CUDA 13.0"
 };
 
 // Multiplies bfloat16 and TF32 (Ampere, sm_80, and later); Turing (sm_75) does not.

@@ -1,13 +1,11 @@
 // What was measured, kept between processes.
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
 
+#include "assay/backend/common/kept_tuning.h"
 #include "assay/backend/cpu/kernels/select.h"
 #include "assay/backend/cpu/run/tuning.h"
 #include "assay/backend/devices.h"
@@ -20,7 +18,6 @@ namespace assay::cpu {
 
 namespace {
 
-constexpr std::uint64_t kMaxFile = std::uint64_t{1} << 20;
 constexpr std::size_t kMaxEntries = 256;
 constexpr std::int64_t kNearest = 64, kFurthest = std::int64_t{1} << 16;
 
@@ -28,36 +25,6 @@ constexpr double kHighestGain = 100;
 
 std::string key_of(Isa isa, int threads) {
   return tuning_key(cpu_info(), ASSAY_VERSION, isa, threads);
-}
-
-Json entries_of(std::string_view text) {
-  try {
-    return parse_json_object(text, "", 16 * kMaxEntries);
-  } catch (const Error&) {
-    return Json::object();
-  }
-}
-
-// Empty where it cannot be read.
-std::string text_of_tuning_file(const std::string& file) {
-  try {
-    return read_text_file(file, kMaxFile);
-  } catch (const Error&) {
-    return "";
-  }
-}
-
-// Held while this process measures; none where the answer could not be kept, or where another one measures.
-std::unique_ptr<FolderLock> lock_to_measure(const std::string& file) {
-  if (file.empty() || std::filesystem::is_directory(file)) return nullptr;
-  try {
-    const std::string folder = std::filesystem::path(file).parent_path().string();
-    std::filesystem::create_directories(folder);
-    if (access(folder.c_str(), W_OK) != 0) return nullptr;
-    return std::make_unique<FolderLock>(folder, Seconds{0});
-  } catch (const std::exception&) {
-    return nullptr;
-  }
 }
 
 // So that what was held to measure counts in no peak of memory that is reported (proc(5), clear_refs).
@@ -73,10 +40,7 @@ std::string tuning_key(const CpuInfo& cpu, std::string_view version, Isa isa, in
 }
 
 std::string tuning_file() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (cache != nullptr && *cache == '/') return std::string(cache) + "/assay/tuning.json";
-  return home == nullptr || *home != '/' ? std::string() : std::string(home) + "/.cache/assay/tuning.json";
+  return tuning_file_named("tuning.json");
 }
 
 std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads) {
@@ -85,7 +49,7 @@ std::optional<Tuning> kept_tuning(const std::string& file, Isa isa, int threads)
 }
 
 std::optional<Tuning> tuning_in(std::string_view text, const std::string& key) {
-  const Json entries = entries_of(text);
+  const Json entries = entries_of_tuning(text, 16 * kMaxEntries);
   const auto found = entries.find(key);
   if (found == entries.end() || !found->is_object()) return std::nullopt;
   try {
@@ -117,7 +81,7 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
 }
 
 std::string with_tuning(std::string_view text, const std::string& key, const Tuning& tuning) {
-  Json entries = entries_of(text);
+  Json entries = entries_of_tuning(text, 16 * kMaxEntries);
   if (entries.size() >= kMaxEntries) entries = Json::object();
   entries[key] = {{"fetch_distance", tuning.constants.fetch.distance},
                   {"fetch_most", tuning.constants.fetch.most},
@@ -147,7 +111,7 @@ Tuning find_tuning(Tune tune, Isa isa, const KernelTable& table, ThreadPool& poo
     if (tune == Tune::once) tuning = kept_tuning(file, isa, pool.size());
     // Where it cannot be kept, or another process measures just now, each process would find another answer.
     std::unique_ptr<FolderLock> measuring;
-    if (!tuning && tune == Tune::once && (measuring = lock_to_measure(file)) == nullptr)
+    if (!tuning && tune == Tune::once && (measuring = lock_to_measure(file, {0})) == nullptr)
       tuning = Tuning{.constants = usual_constants()};
     if (!tuning) {
       tuning = measure_tuning(table, pool);

@@ -11,8 +11,8 @@
 
 #include "assay/backend/cuda/kernels/gemm_args.h"
 #include "assay/backend/cuda/kernels/int8_args.h"
+#include "assay/backend/cuda/kernels/launch_choice.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
-#include "assay/backend/cuda/runtime.h"
 #include "assay/plan/elementwise.h"
 
 namespace assay::cuda {
@@ -207,7 +207,7 @@ struct NextTokenArgs {
   EmbedArgs embed = {};                                 // it embeds `ids` at `positions`
 };
 
-// Each throws Error for what its kernels cannot do.
+// Each throws Error for what its kernels cannot do. No bit depends on a choice.
 void run(Runtime& runtime, const EmbedArgs& args);
 void run(Runtime& runtime, const NormArgs& args);
 void run(Runtime& runtime, const GatherArgs& args);
@@ -217,10 +217,10 @@ void run(Runtime& runtime, const RotateArgs& args);
 void run(Runtime& runtime, const StoreArgs& args);
 void run(Runtime& runtime, const RotateStoreArgs& args);
 void run(Runtime& runtime, const AttendArgs& args);
-void run(Runtime& runtime, const LinearArgs& args);
+void run(Runtime& runtime, const LinearArgs& args, const LaunchChoice& choice = {});
 void run(Runtime& runtime, const QuantizeArgs& args);
-void run(Runtime& runtime, const LinearInt8Args& args);
-void run(Runtime& runtime, const QuantizedLinearArgs& args);
+void run(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice = {});
+void run(Runtime& runtime, const QuantizedLinearArgs& args, const LaunchChoice& choice = {});
 void run(Runtime& runtime, const QuantizeGroupsArgs& args);
 void run(Runtime& runtime, const LinearInt8ActivationsArgs& args);
 void run(Runtime& runtime, const BendArgs& args);

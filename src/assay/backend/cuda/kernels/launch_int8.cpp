@@ -15,7 +15,7 @@ bool has_outliers(const QuantizeArgs& args) {
 }
 
 // Rows of whole quads with codes of their own, and moments of those that are normed.
-bool can_code_in_blocks(const QuantizeArgs& args) {
+bool have_codes_of_their_own(const QuantizeArgs& args) {
   const bool has_quads = reinterpret_cast<std::uintptr_t>(args.x.address) % 16 == 0 &&
                          args.x_stride % 4 == 0 && args.inputs % 4 == 0;
   const bool has_moments = args.made.kind == FusedPrologue::Kind::none || args.made.moments.data;
@@ -55,6 +55,12 @@ void run_ordered_int8(Runtime& runtime, const LinearInt8Args& args) {
          args);
 }
 
+std::uint32_t coded_bytes(const QuantizedLinearArgs& args) {
+  const LinearInt8Args& linear = args.linear;
+  return count_of(kCodedRowsAt + linear.rows * coded_row_bytes(args.quantize.inputs)) +
+         (linear.to.gated > 0 ? 2 : 1) * partial_bytes(8);
+}
+
 void run_coded_int8(Runtime& runtime, const QuantizedLinearArgs& args) {
   const LinearInt8Args& linear = args.linear;
   const bool is_gated = linear.to.gated > 0, is_normed = args.quantize.made.kind != FusedPrologue::Kind::none;
@@ -64,12 +70,19 @@ void run_coded_int8(Runtime& runtime, const QuantizedLinearArgs& args) {
                    : (is_gated ? kernels.coded_gated_int8 : kernels.coded_int8),
          {.grid_x = count_of(strips_of_blocks(linear)),
           .block = count_of(kThreads),
-          .shared_bytes = count_of(kCodedRowsAt + linear.rows * coded_row_bytes(args.quantize.inputs)) +
-                          (is_gated ? 2 : 1) * partial_bytes(8)},
+          .shared_bytes = coded_bytes(args)},
          args);
 }
 
 }  // namespace
+
+bool can_make_codes(const Runtime& runtime, const QuantizedLinearArgs& args) {
+  return args.quantize.rows <= kMaxCodedRows && have_codes_of_their_own(args.quantize) &&
+         coded_bytes(args) <= runtime.facts().shared_bytes_per_block;
+}
+bool makes_codes_by_rule(const QuantizedLinearArgs& args) {
+  return makes_codes(args.quantize.rows, args.quantize.inputs, strips_of_blocks(args.linear));
+}
 
 void run(Runtime& runtime, const QuantizeArgs& args) {
   if (args.rows == 0) return;
@@ -95,29 +108,29 @@ void run(Runtime& runtime, const QuantizeArgs& args) {
          args);
 }
 
-void run(Runtime& runtime, const LinearInt8Args& args) {
+void run(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice) {
   if (args.rows == 0) return;
   check_gate(args);
   // Where there are no inputs there is no order.
   if (args.is_ordered || args.weight.inputs == 0) return run_ordered_int8(runtime, args);
   if (args.to.gated > 0 || args.to.moments.data)
     throw Error("codes of inputs that leave a gate or moments lie in order");
-  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args)) return;
-  if (!run_gemm_int8(runtime, args))
+  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args, choice)) return;
+  if (!run_gemm_int8(runtime, args, choice))
     throw Error("{} rows times an int8 matrix of {} outputs are too many for a GPU", args.rows,
                 args.weight.outputs);
 }
 
-void run(Runtime& runtime, const QuantizedLinearArgs& args) {
+void run(Runtime& runtime, const QuantizedLinearArgs& args, const LaunchChoice& choice) {
   if (args.linear.rows == 0) return;
   check_gate(args.linear);
-  const QuantizeArgs& from = args.quantize;
-  if (can_code_in_blocks(from) && makes_codes(from.rows, from.inputs, strips_of_blocks(args.linear)))
+  if (can_make_codes(runtime, args) &&
+      (choice.inputs == kByRule ? makes_codes_by_rule(args) : choice.inputs == 1))
     return run_coded_int8(runtime, args);
   QuantizedLinearArgs apart = args;
   apart.quantize.is_ordered = apart.linear.is_ordered = args.linear.rows <= kFewInt8Rows;
   run(runtime, apart.quantize);
-  run(runtime, apart.linear);
+  run(runtime, apart.linear, choice);
 }
 
 }  // namespace assay::cuda

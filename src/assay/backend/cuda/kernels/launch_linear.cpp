@@ -28,16 +28,11 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
 
 constexpr std::uint32_t kByteTable = 256 * 4, kBankTables = 256 * 32 * 4;
 
-constexpr std::int64_t kSmallTile = 64, kLargeOutputs = 128;
-constexpr std::int64_t kRangesOfSums = 8;
+constexpr std::int64_t kLargeOutputs = 128;
 
-// Which blocks a multiplication of many rows takes. Bits do not depend on it.
-struct GemmShape {
-  int size = 0;  // one of kGemmSizes
-  std::int64_t outputs = kSmallTile, rows = kSmallTile, blocks = 0;
-  bool is_split = false;
-};
-GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors) {
+}  // namespace
+
+GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, const LaunchChoice& choice) {
   const auto blocks = [&](std::int64_t outputs_of_block, std::int64_t rows_of_block) {
     return ((weight.outputs + outputs_of_block - 1) / outputs_of_block) *
            ((rows + rows_of_block - 1) / rows_of_block);
@@ -45,19 +40,22 @@ GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors) {
   const std::int64_t large_rows = weight.format == MatrixFormat::four_bit ? 64 : 128;
   GemmShape shape;
   // Large blocks read less; small ones keep all processors busy.
-  if (rows > kSmallTile && blocks(kLargeOutputs, large_rows) >= processors)
+  const bool are_large = rows > kSmallTile && blocks(kLargeOutputs, large_rows) >= processors;
+  if (choice.blocks == kByRule ? are_large : choice.blocks == 1)
     shape = {.size = 1, .outputs = kLargeOutputs, .rows = large_rows};
   shape.blocks = blocks(shape.outputs, shape.rows);
-  shape.is_split = 2 * shape.blocks <= processors;
+  shape.is_split = choice.ranges == kByRule ? 2 * shape.blocks <= processors : choice.ranges == 1;
   return shape;
 }
+
+namespace {
 
 // Launches what args say but for `ranges`, and adds the ranges where blocks take one each.
 template <typename Args>
 void launch_gemm(Runtime& runtime, const Kernel<Args> (&kernels)[kGemmSizes], const Kernel<Args>& add,
-                 Args args, const Scratch& partial) {
+                 Args args, const Scratch& partial, const LaunchChoice& choice) {
   const GemmInputs& in = args.in;
-  const GemmShape shape = gemm_shape(in.rows, in.weight, runtime.facts().processors);
+  const GemmShape shape = gemm_shape(in.rows, in.weight, runtime.facts().processors, choice);
   const bool is_split = shape.is_split && partial.bytes >= kRangesOfSums * in.rows * in.weight.outputs * 4;
   args.in.ranges = is_split ? 1 : static_cast<std::int32_t>(kRangesOfSums);
   args.in.partial = partial.data;
@@ -86,7 +84,7 @@ bool fits_gemm(std::int64_t rows, std::int64_t few_rows, const Matrix& weight) {
 
 // Rounds the rows into scratch memory and multiplies them; false where they do not fit.
 bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
-              const Kernel<GemmArgs> (&kernels)[kGemmSizes]) {
+              const Kernel<GemmArgs> (&kernels)[kGemmSizes], const LaunchChoice& choice) {
   const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic),
                      rounded = round_up(args.rows * stride, 256);
   if (!fits_gemm(args.rows, args.few_rows, args.weight) || args.weight.inputs == 0 ||
@@ -107,7 +105,7 @@ bool run_gemm(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
                              .partial = {}},
                       .to = args.to};
   launch_gemm(runtime, kernels, runtime.kernels().add_ranges, gemm,
-              {args.scratch.data + rounded, args.scratch.bytes - rounded});
+              {args.scratch.data + rounded, args.scratch.bytes - rounded}, choice);
   return true;
 }
 
@@ -123,10 +121,11 @@ std::uint32_t ordered_bytes(const OrderedArgs& args, std::int64_t rows, std::uin
 // 4-bit codes have a table in shared memory: so many blocks that all processors are busy take strip after
 // strip. Other products have a block for each strip. Where shared memory is small, blocks take fewer rows.
 void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedArgs args,
-                      std::uint32_t table_bytes) {
+                      std::uint32_t table_bytes, const LaunchChoice& choice) {
   const bool has_gate = args.to.gated > 0, is_normed = args.made.kind != FusedPrologue::Kind::none;
   const std::int64_t strips = strips_of(has_gate ? args.to.gated : args.weight.outputs),
-                     twice = std::int64_t{2} * runtime.facts().processors;
+                     twice = std::int64_t{2} * runtime.facts().processors,
+                     most = choice.strips == kByRule ? twice : choice.strips * twice / 2;  // blocks
   const auto fits = [&](int size, bool takes_strips) {
     return ordered_bytes(args, std::int64_t{8} << size, table_bytes, takes_strips) <=
            runtime.facts().shared_bytes_per_block;
@@ -135,8 +134,8 @@ void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedAr
   const int largest = is_normed ? 0 : has_gate ? kRowBlocks - 2 : kRowBlocks - 1;
   while (size < largest && args.rows > std::int64_t{8} << size && fits(size + 1, false)) ++size;
   const std::int64_t rows = std::int64_t{8} << size;
-  const bool takes_strips = table_bytes > 0 && size < 2 && strips > twice && fits(size, true),
-             is_wide = size == 0 && strips > twice;
+  const bool takes_strips = table_bytes > 0 && size < 2 && most > 0 && strips > most && fits(size, true),
+             is_wide = size == 0 && (choice.loads == kByRule ? strips > twice : choice.loads == 1);
   const std::int64_t inputs = args.weight.inputs;
   args.is_staged = size == 0 && !is_wide && !has_gate && !is_normed && inputs > kMaxUnstagedInputs &&
                    staged_rows_bytes(args.rows, inputs) <= kMaxStagedBytes;
@@ -148,7 +147,7 @@ void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedAr
               : (is_normed ? (has_gate ? kernels.normed_gated : kernels.normed)
                            : (has_gate ? kernels.gated[size] : kernels.rows[size]));
   launch(runtime, kernel,
-         {.grid_x = count_of(takes_strips ? twice : strips),
+         {.grid_x = count_of(takes_strips ? most : strips),
           .grid_y = blocks_of(args.rows, rows),
           .block = count_of(kThreads),
           .shared_bytes = ordered_bytes(args, rows, table_bytes, takes_strips)},
@@ -157,7 +156,7 @@ void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedAr
 
 // Puts the rows into order in scratch memory, or lets each block norm them, and multiplies them.
 void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
-                 const OrderedKernels& kernels, std::uint32_t table_bytes) {
+                 const OrderedKernels& kernels, std::uint32_t table_bytes, const LaunchChoice& choice) {
   if (args.rows == 0) return;
   if (args.to.gated > 0 && (args.rows > kFewRows || args.to.gated % 16 != 0 ||
                             2 * args.to.gated != args.weight.outputs || args.to.adds))
@@ -168,15 +167,16 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
   const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic);
   OrderedArgs product{
       .x = args.ordered, .x_stride = stride, .rows = args.rows, .weight = args.weight, .to = args.to};
-  if (args.ordered) return multiply_ordered(runtime, kernels, product, table_bytes);
+  if (args.ordered) return multiply_ordered(runtime, kernels, product, table_bytes, choice);
   const bool is_norm = args.made.kind == FusedPrologue::Kind::norm,
-             has_moments = static_cast<bool>(args.made.moments.data);
-  if (is_norm && has_moments && args.rows <= kMaxNormedRows) {
+             has_moments = static_cast<bool>(args.made.moments.data),
+             is_made_in_front = choice.inputs == 0 && args.rows * stride <= args.scratch.bytes;
+  if (is_norm && has_moments && args.rows <= kMaxNormedRows && !is_made_in_front) {
     product.made_of = args.x;
     product.made_stride = args.x_stride;
     product.made = args.made;
     if (ordered_bytes(product, 8, table_bytes, false) <= runtime.facts().shared_bytes_per_block)
-      return multiply_ordered(runtime, kernels, product, table_bytes);
+      return multiply_ordered(runtime, kernels, product, table_bytes, choice);
     product.made = {};
   }
   if (args.rows * stride > args.scratch.bytes)
@@ -198,7 +198,7 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
           .shared_bytes = kReduceBytes},
          order);
   product.x = args.scratch.data;
-  multiply_ordered(runtime, kernels, product, table_bytes);
+  multiply_ordered(runtime, kernels, product, table_bytes, choice);
 }
 
 bool is_power_of_two(std::int64_t n) {
@@ -247,40 +247,40 @@ void run_float32(Runtime& runtime, const LinearArgs& args) {
          args);
 }
 
-void run_ordered_codes(Runtime& runtime, const LinearArgs& args) {
+void run_ordered_codes(Runtime& runtime, const LinearArgs& args, const LaunchChoice& choice) {
   const Kernels& kernels = runtime.kernels();
   const bool are_float16 = args.arithmetic == Arithmetic::float16, are_wide = args.weight.group >= 64;
   if (run_gemm(runtime, args, args.arithmetic,
-               are_float16 ? kernels.gemm_four_float16 : kernels.gemm_four_bfloat16))
+               are_float16 ? kernels.gemm_four_float16 : kernels.gemm_four_bfloat16, choice))
     return;
   run_ordered(runtime, args, args.arithmetic,
               are_wide ? (are_float16 ? kernels.wide_float16 : kernels.wide_bfloat16)
                        : (are_float16 ? kernels.narrow_float16 : kernels.narrow_bfloat16),
-              kBankTables);
+              kBankTables, choice);
 }
 
 }  // namespace
 
-void run(Runtime& runtime, const LinearArgs& args) {
+void run(Runtime& runtime, const LinearArgs& args, const LaunchChoice& choice) {
   const Kernels& kernels = runtime.kernels();
   const bool has_offsets = args.weight.offsets || args.weight.input_groups;
   const bool is_ordered =
       takes_ordered_inputs(args.weight.format, args.arithmetic, args.weight.group, has_offsets);
   check_prologue(args, is_ordered);
   const std::uint32_t made_bytes = args.made.kind != FusedPrologue::Kind::none ? kMadeBytes : 0;
-  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args)) return;
+  if (args.many_rows == ManyRows::warpgroups && multiply_by_warpgroups(runtime, args, choice)) return;
   switch (args.weight.format) {
     case MatrixFormat::float16:
-      if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16)) return;
-      return run_ordered(runtime, args, Arithmetic::float16, kernels.ordered_float16, 0);
+      if (run_gemm(runtime, args, Arithmetic::float16, kernels.gemm_float16, choice)) return;
+      return run_ordered(runtime, args, Arithmetic::float16, kernels.ordered_float16, 0, choice);
     case MatrixFormat::bfloat16:
-      if (run_gemm(runtime, args, Arithmetic::bfloat16, kernels.gemm_bfloat16)) return;
-      return run_ordered(runtime, args, Arithmetic::bfloat16, kernels.ordered_bfloat16, 0);
+      if (run_gemm(runtime, args, Arithmetic::bfloat16, kernels.gemm_bfloat16, choice)) return;
+      return run_ordered(runtime, args, Arithmetic::bfloat16, kernels.ordered_bfloat16, 0, choice);
     case MatrixFormat::int8:
       throw Error("an int8 matrix is multiplied by codes of inputs, not by floats");
     case MatrixFormat::float32:
       if (args.arithmetic != Arithmetic::tf32) return run_float32(runtime, args);
-      if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32)) return;
+      if (run_gemm(runtime, args, Arithmetic::tf32, kernels.gemm_tf32, choice)) return;
       return launch_linear(runtime, kernels.linear_tf32, args, made_bytes);
     case MatrixFormat::four_bit:
     case MatrixFormat::grouped:
@@ -288,7 +288,7 @@ void run(Runtime& runtime, const LinearArgs& args) {
   }
   const bool is_grouped = args.weight.format == MatrixFormat::grouped;
   if (!is_grouped) check_group(args.weight.group, 1);
-  if (is_ordered) return run_ordered_codes(runtime, args);
+  if (is_ordered) return run_ordered_codes(runtime, args, choice);
   if (args.rows == 0) return;
   const auto& kernel = is_grouped    ? kernels.linear_grouped
                        : has_offsets ? kernels.four_bit_offsets
@@ -301,7 +301,7 @@ void run(Runtime& runtime, const LinearArgs& args) {
          args);
 }
 
-bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args) {
+bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice) {
   if (!fits_gemm(args.rows, 0, args.weight) || args.weight.inputs == 0) return false;
   const GemmInt8Args gemm{.in = {.x = args.codes.as<const std::byte>(),
                                  .x_stride = args.codes_stride,
@@ -309,7 +309,8 @@ bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args) {
                                  .weight = args.weight,
                                  .partial = {}},
                           .linear = args};
-  launch_gemm(runtime, runtime.kernels().gemm_int8, runtime.kernels().add_int8_ranges, gemm, args.scratch);
+  launch_gemm(runtime, runtime.kernels().gemm_int8, runtime.kernels().add_int8_ranges, gemm, args.scratch,
+              choice);
   return true;
 }
 

@@ -37,7 +37,22 @@ void launch_blocks(Runtime& runtime, const Kernel<Args>& kernel, const Args& arg
          {.grid_x = count_of(blocks), .block = count_of(kThreads), .shared_bytes = kReduceBytes}, args);
 }
 
+inline constexpr std::int64_t kSmallTile = 64, kRangesOfSums = 8;
+
+// Which blocks a multiplication of many rows takes. Bits do not depend on it.
+struct GemmShape {
+  int size = 0;  // one of kGemmSizes
+  std::int64_t outputs = kSmallTile, rows = kSmallTile, blocks = 0;
+  bool is_split = false;  // a block has one range of the inputs
+};
+GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, const LaunchChoice& choice);
+
 // The kernels of many rows, of codes that are not in order; false where they take none of this shape.
-bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args);
+bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice);
+
+// Whether blocks can make the codes of the rows themselves; whether they do, where nothing is chosen, is
+// makes_codes().
+bool can_make_codes(const Runtime& runtime, const QuantizedLinearArgs& args);
+bool makes_codes_by_rule(const QuantizedLinearArgs& args);
 
 }  // namespace assay::cuda

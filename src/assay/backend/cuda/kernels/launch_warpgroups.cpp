@@ -16,9 +16,11 @@ constexpr std::int64_t kOutputsOfWarpgroup = 64, kThreadsOfWarpgroup = 128, kMax
 
 template <typename Args>
 void launch_warpgroups(Runtime& runtime, const Kernel<Args> (&kernels)[kWarpgroupShapes], const Args& args,
-                       std::int64_t more_bytes) {
+                       std::int64_t more_bytes, const LaunchChoice& choice) {
   const GemmInputs& in = args.in;
-  const WarpgroupShape shape = warpgroup_shape(in.rows, in.weight.outputs, runtime.facts().processors);
+  const WarpgroupShape shape = choice.warpgroups == kByRule
+                                   ? warpgroup_shape(in.rows, in.weight.outputs, runtime.facts().processors)
+                                   : kWarpgroupBlocks[choice.warpgroups];
   launch(runtime, kernels[shape.index],
          {.grid_x = blocks_of(in.rows, shape.rows),
           .grid_y = blocks_of(in.weight.outputs, shape.outputs),
@@ -67,7 +69,7 @@ bool takes_warpgroups(MatrixFormat format, Arithmetic arithmetic, std::int64_t g
   return format == MatrixFormat::int8 || takes_ordered_inputs(format, arithmetic, group, has_offsets);
 }
 
-bool multiply_by_warpgroups(Runtime& runtime, const LinearArgs& args) {
+bool multiply_by_warpgroups(Runtime& runtime, const LinearArgs& args, const LaunchChoice& choice) {
   const Matrix& weight = args.weight;
   const Arithmetic arithmetic = weight.format == MatrixFormat::float16    ? Arithmetic::float16
                                 : weight.format == MatrixFormat::bfloat16 ? Arithmetic::bfloat16
@@ -94,11 +96,11 @@ bool multiply_by_warpgroups(Runtime& runtime, const LinearArgs& args) {
                                     .weight = weight,
                                     .partial = {}},
                              .to = args.to},
-                    weight.format == MatrixFormat::four_bit ? kCodebookBytes : 0);
+                    weight.format == MatrixFormat::four_bit ? kCodebookBytes : 0, choice);
   return true;
 }
 
-bool multiply_by_warpgroups(Runtime& runtime, const LinearInt8Args& args) {
+bool multiply_by_warpgroups(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice) {
   if (!has_warpgroups(runtime) || !fits(args.rows, args.weight) || args.to.ordered.out) return false;
   launch_warpgroups(runtime, runtime.kernels().warpgroups.int8,
                     GemmInt8Args{.in = {.x = args.codes.as<const std::byte>(),
@@ -107,7 +109,7 @@ bool multiply_by_warpgroups(Runtime& runtime, const LinearInt8Args& args) {
                                         .weight = args.weight,
                                         .partial = {}},
                                  .linear = args},
-                    0);
+                    0, choice);
   return true;
 }
 

@@ -23,7 +23,7 @@ bool takes_warpgroups(MatrixFormat format, Arithmetic arithmetic, std::int64_t g
 
 // False, and nothing is done, for what they do not take: other formats and devices, few rows, rows that are
 // left in order, scratch that is too small.
-bool multiply_by_warpgroups(Runtime& runtime, const LinearArgs& args);
-bool multiply_by_warpgroups(Runtime& runtime, const LinearInt8Args& args);
+bool multiply_by_warpgroups(Runtime& runtime, const LinearArgs& args, const LaunchChoice& choice = {});
+bool multiply_by_warpgroups(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice = {});
 
 }  // namespace assay::cuda

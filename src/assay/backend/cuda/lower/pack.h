@@ -61,6 +61,8 @@ class Weights {
   const WeightLayout& layout() const { return layout_; }  // as it is now
   const WeightSpec& spec(WeightId id) const { return packed(id).spec; }
   Matrix matrix(WeightId id) const;  // without data for kNone
+  std::int64_t group(WeightId id) const { return packed(id).group; }
+  std::int64_t bytes(WeightId id) const { return packed(id).bytes; }
   DevicePointer<const std::int32_t> sums(WeightId id) const;
   DevicePointer<const float> vector(WeightId id) const;        // null for kNone
   DevicePointer<const float> constant(std::int64_t at) const;  // null for -1

@@ -26,11 +26,12 @@ const Plan& checked(const Plan& plan, Runtime& runtime, const GemmWays& ways) {
 }  // namespace
 
 CudaProgram::CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
-                         const CudaOptions& options)
+                         const CudaOptions& options, std::shared_ptr<LaunchChoices> launches)
     : plan_(checked(plan, *runtime, gemm_ways(*runtime, options.gemm, options.forced_gemm))),
       pruning_(pruning_of(plan_)),
       runtime_(std::move(runtime)),
       options_(options),
+      launches_(launches != nullptr ? std::move(launches) : std::make_shared<LaunchChoices>()),
       ways_(gemm_ways(*runtime_, options.gemm, options.forced_gemm)),
       weights_(plan_, source, runtime_),
       work_(plan_, runtime_, ways_),
@@ -218,13 +219,8 @@ void CudaProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink)
 }
 
 void CudaProgram::run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows) {
-  if (!row_of && neighbours_.leaves_moments.back() && has_few(rows, kFewRows)) {
-    const NormOp& norm = *plan_.head.norm;
-    return multiply(plan_.head.product, weights_.constants(plan_.ops.size()), rows,
-                    {.in = work_[plan_.hidden],
-                     .out = work_.logits(),
-                     .made = norm_of_inputs(norm, moments_behind(plan_.ops.size() - 1, rows))});
-  }
+  if (!row_of && neighbours_.leaves_moments.back() && has_few(rows, kFewRows))
+    return multiply(plan_.head.product, weights_.constants(plan_.ops.size()), rows, around_head(rows));
   if (!row_of) row_of = work_.at<std::int32_t>(work_.layout().every_row_at);
   const Buffer hidden = work_[plan_.hidden], normed = work_.head_normed();
   if (plan_.head.norm)

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "assay/backend/backend.h"
@@ -17,6 +18,7 @@
 #include "assay/backend/cuda/lower/pack.h"
 #include "assay/backend/cuda/memory/kv_cache.h"
 #include "assay/backend/cuda/memory/workspace.h"
+#include "assay/backend/cuda/run/launch_tuning.h"
 #include "assay/backend/cuda/run/neighbours.h"
 
 namespace assay::cuda {
@@ -38,7 +40,7 @@ std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 class CudaProgram : public Program {
  public:
   CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
-              const CudaOptions& options = {});
+              const CudaOptions& options = {}, std::shared_ptr<LaunchChoices> launches = nullptr);
 
   const Plan& plan() const override { return plan_; }
   std::unique_ptr<KvCache> make_cache() override { return std::make_unique<CudaKvCache>(pages_); }
@@ -58,6 +60,7 @@ class CudaProgram : public Program {
   void require_memory(Bytes needed, std::string_view purpose) const override;
   MemoryReport memory() const override;
   void trim() override { pages_->trim(); }
+  void tune() override;
   void begin_profile() override;
   StepProfile end_profile() override { return std::exchange(profile_, std::nullopt).value_or(StepProfile{}); }
 
@@ -111,8 +114,23 @@ class CudaProgram : public Program {
   Around around(const LinearOp& op, std::size_t index, std::int64_t rows) const;
   void multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows, const Around& around);
   QuantizeArgs quantization(const LinearOp& op, const OpConstants& constants, std::int64_t rows) const;
-  void multiply_int8(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
-                     const Around& around, Epilogue to);
+  // A multiplication as it is launched; which kernels multiply it is decided then.
+  using Product = std::variant<LinearArgs, QuantizedLinearArgs>;
+  Product product_of(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
+                     const Around& around) const;
+  QuantizedLinearArgs int8_product_of(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
+                                      const Around& around, Epilogue to) const;
+  ProductKey key_of(const LinearOp& op, std::int64_t rows, const Around& around) const;
+  void launch_product(const LinearOp& op, Product product, const LaunchChoice& choice);
+  Around around_head(std::int64_t rows) const;
+  // For tuning: each multiplication of a step of so many rows, what may be chosen for it, and those that
+  // choose alike, by their own matrices and by as many `copies` as read beyond the caches.
+  void for_each_product(
+      std::int64_t rows,
+      const std::function<void(const LinearOp&, std::size_t index, const Around&)>& visit) const;
+  std::vector<LaunchChoice> candidates_for(const LinearOp& op, const Product& product) const;
+  std::vector<TunedProduct> products_to_tune(std::int64_t rows, const OwnedMemory& copies);
+  LaunchChoices measured(std::span<const ProductKey> missing);
   const RotaryOp* rotation_before(std::size_t index) const;
   RotateArgs rotation(const RotaryOp& op, std::int64_t rows) const;
   void attend(const AttentionOp& op, const OpConstants& constants, std::size_t index, Step& step);
@@ -140,6 +158,7 @@ class CudaProgram : public Program {
   Pruning pruning_;
   std::shared_ptr<Runtime> runtime_;
   CudaOptions options_;
+  std::shared_ptr<LaunchChoices> launches_;  // which programs of a backend share
   GemmWays ways_;
   Weights weights_;
   Workspace work_;

@@ -81,8 +81,8 @@ void CudaProgram::gate(const GatedOp& op, const Step& step) {
                                  .n = out.columns});
 }
 
-void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
-                           const Around& around) {
+CudaProgram::Product CudaProgram::product_of(const LinearOp& op, const OpConstants& constants,
+                                             std::int64_t rows, const Around& around) const {
   Epilogue to{.bias = weights_.vector(op.bias),
               .activation = around.gate != nullptr ? around.gate->activation : op.activation,
               .adds = op.adds_to_output,
@@ -92,22 +92,37 @@ void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, std
               .ordered = around.left,
               .moments = around.moments};
   if (around.gate != nullptr) to.gated = around.out.columns;
-  if (is_int8(weights_.spec(op.weight).format)) return multiply_int8(op, constants, rows, around, to);
-  LinearArgs product{.x = around.in.data,
-                     .x_stride = around.in.stride,
-                     .rows = rows,
-                     .weight = weights_.matrix(op.weight),
-                     .arithmetic = arithmetic_of(weights_.spec(op.weight)),
-                     .to = to,
-                     .scratch = work_.gemm_scratch(),
-                     .made = around.made,
-                     .ordered = around.ordered};
-  // The LM head takes fewer rows at a time than the library does.
-  const GemmKernel kernel = choose_gemm(ways_, gemm_product_of(op, weights_.spec(op.weight), rows));
-  if (kernel == GemmKernel::cublaslt && multiply_by_library(*runtime_, product, work_.library_scratch()))
-    return;
-  product.many_rows = many_rows_of(kernel);
-  cuda::run(*runtime_, product);
+  if (is_int8(weights_.spec(op.weight).format)) return int8_product_of(op, constants, rows, around, to);
+  return LinearArgs{.x = around.in.data,
+                    .x_stride = around.in.stride,
+                    .rows = rows,
+                    .weight = weights_.matrix(op.weight),
+                    .arithmetic = arithmetic_of(weights_.spec(op.weight)),
+                    .to = to,
+                    .scratch = work_.gemm_scratch(),
+                    .made = around.made,
+                    .ordered = around.ordered};
+}
+
+void CudaProgram::multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
+                           const Around& around) {
+  launch_product(op, product_of(op, constants, rows, around), launches_->of(key_of(op, rows, around)));
+}
+
+// The LM head takes fewer rows at a time than the library does.
+void CudaProgram::launch_product(const LinearOp& op, Product product, const LaunchChoice& choice) {
+  const auto kernel = [&](std::int64_t rows) {
+    return choose_gemm(ways_, gemm_product_of(op, weights_.spec(op.weight), rows), choice);
+  };
+  if (auto* coded = std::get_if<QuantizedLinearArgs>(&product)) {
+    coded->linear.many_rows = many_rows_of(kernel(coded->linear.rows));
+    return cuda::run(*runtime_, *coded, choice);
+  }
+  auto& args = std::get<LinearArgs>(product);
+  const GemmKernel chosen = kernel(args.rows);
+  if (chosen == GemmKernel::cublaslt && multiply_by_library(*runtime_, args, work_.library_scratch())) return;
+  args.many_rows = many_rows_of(chosen);
+  cuda::run(*runtime_, args, choice);
 }
 
 CudaProgram::Around CudaProgram::around(const LinearOp& op, std::size_t index, std::int64_t rows) const {
@@ -211,24 +226,22 @@ QuantizeArgs CudaProgram::quantization(const LinearOp& op, const OpConstants& co
   return codes;
 }
 
-void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants, std::int64_t rows,
-                                const Around& around, Epilogue to) {
+QuantizedLinearArgs CudaProgram::int8_product_of(const LinearOp& op, const OpConstants& constants,
+                                                 std::int64_t rows, const Around& around, Epilogue to) const {
   QuantizeArgs codes = quantization(op, constants, rows);
   codes.x = around.in.data;
   codes.x_stride = around.in.stride;
   codes.made = around.made;
   if (op.static_input) to.bias = weights_.constant(constants.static_bias_at);
-  LinearInt8Args product{
-      .codes = codes.codes,
-      .codes_stride = codes.codes_stride,
-      .rows = rows,
-      .absmax = codes.absmax,
-      .weight = weights_.matrix(op.weight),
-      .outliers = codes.outliers,
-      .outlier_count = codes.outlier_count,
-      .to = to,
-      .scratch = work_.gemm_scratch(),
-      .many_rows = many_rows_of(choose_gemm(ways_, gemm_product_of(op, weights_.spec(op.weight), rows)))};
+  LinearInt8Args product{.codes = codes.codes,
+                         .codes_stride = codes.codes_stride,
+                         .rows = rows,
+                         .absmax = codes.absmax,
+                         .weight = weights_.matrix(op.weight),
+                         .outliers = codes.outliers,
+                         .outlier_count = codes.outlier_count,
+                         .to = to,
+                         .scratch = work_.gemm_scratch()};
   if (codes.kind == QuantizeArgs::Kind::row_ranges || codes.kind == QuantizeArgs::Kind::tensor_range) {
     product.zero_points = codes.zero_points;
     product.sums = weights_.sums(op.weight);
@@ -237,7 +250,7 @@ void CudaProgram::multiply_int8(const LinearOp& op, const OpConstants& constants
     product.x = codes.x;
     product.x_stride = codes.x_stride;
   }
-  cuda::run(*runtime_, QuantizedLinearArgs{codes, product});
+  return {codes, product};
 }
 
 // The rotation that the attention at `index` makes when it stores its keys; null: none.

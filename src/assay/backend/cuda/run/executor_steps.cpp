@@ -4,35 +4,13 @@
 
 #include "assay/backend/cuda/kernels/step_kernels.h"
 #include "assay/backend/cuda/run/executor.h"
+#include "assay/backend/cuda/run/recording.h"
 
 namespace assay::cuda {
 
 namespace {
 
 constexpr std::size_t kMaxGraphs = 64;
-
-// Ends a recording whatever happens.
-class Recording {
- public:
-  explicit Recording(Runtime& runtime) : runtime_(runtime) { runtime.begin_capture(); }
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-  ~Recording() {
-    if (has_ended_) return;
-    try {
-      runtime_.end_capture();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): what was thrown before says why
-    }
-  }
-  std::unique_ptr<Graph> end() {
-    has_ended_ = true;
-    return runtime_.end_capture();
-  }
-
- private:
-  Runtime& runtime_;
-  bool has_ended_ = false;
-};
 
 }  // namespace
 

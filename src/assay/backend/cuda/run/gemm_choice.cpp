@@ -20,20 +20,6 @@ bool opens_library(Runtime& runtime) {
   }
 }
 
-bool takes(const GemmWays& ways, GemmKernel kernel, const GemmProduct& product) {
-  switch (kernel) {
-    case GemmKernel::own:
-      return true;
-    case GemmKernel::warpgroups:
-      return ways.has_warpgroups && (product.format == MatrixFormat::int8 || product.takes_halves);
-    case GemmKernel::cublaslt:
-      return ways.has_library && product.rows >= kLibraryRows &&
-             library_arithmetic(product.format, product.arithmetic, product.activation, product.adds)
-                 .has_value();
-  }
-  return false;
-}
-
 }  // namespace
 
 GemmWays gemm_ways(Runtime& runtime, CudaGemm gemm, std::optional<GemmKernel> forced) {
@@ -56,19 +42,41 @@ GemmProduct gemm_product_of(const LinearOp& op, const WeightSpec& weight, std::i
           .adds = op.adds_to_output};
 }
 
-GemmKernel choose_gemm(const GemmWays& ways, const GemmProduct& product) {
+bool takes_kernel(const GemmWays& ways, GemmKernel kernel, const GemmProduct& product) {
+  switch (kernel) {
+    case GemmKernel::own:
+      return true;
+    case GemmKernel::warpgroups:
+      return ways.has_warpgroups && (product.format == MatrixFormat::int8 || product.takes_halves);
+    case GemmKernel::cublaslt:
+      return ways.has_library && product.rows >= kLibraryRows &&
+             library_arithmetic(product.format, product.arithmetic, product.activation, product.adds)
+                 .has_value();
+  }
+  return false;
+}
+
+bool leaves_kernel_open(const GemmWays& ways, const GemmProduct& product) {
+  return ways.gemm == CudaGemm::automatic && !ways.forced && product.rows >= kChosenRows &&
+         product.format != MatrixFormat::int8;
+}
+
+GemmKernel choose_gemm(const GemmWays& ways, const GemmProduct& product, const LaunchChoice& choice) {
   if (product.rows < kChosenRows) return GemmKernel::own;
   // Sums of int8 codes are exact: warpgroups give the bits of own kernels.
   if (product.format == MatrixFormat::int8 && !ways.forced)
-    return takes(ways, GemmKernel::warpgroups, product) ? GemmKernel::warpgroups : GemmKernel::own;
+    return takes_kernel(ways, GemmKernel::warpgroups, product) ? GemmKernel::warpgroups : GemmKernel::own;
   if (ways.gemm == CudaGemm::own) return GemmKernel::own;
   if (ways.gemm == CudaGemm::cublaslt)
-    return takes(ways, GemmKernel::cublaslt, product) ? GemmKernel::cublaslt : GemmKernel::own;
-  if (ways.forced) return takes(ways, *ways.forced, product) ? *ways.forced : GemmKernel::own;
+    return takes_kernel(ways, GemmKernel::cublaslt, product) ? GemmKernel::cublaslt : GemmKernel::own;
+  if (ways.forced) return takes_kernel(ways, *ways.forced, product) ? *ways.forced : GemmKernel::own;
+  if (choice.kernel != kByRule && leaves_kernel_open(ways, product))
+    if (const auto kernel = static_cast<GemmKernel>(choice.kernel); takes_kernel(ways, kernel, product))
+      return kernel;
   // On an H200 512 tokens of a 1.1B shape take 6.1 ms by cuBLASLt and 7.2 by warpgroups, in 4 bits 7.5
   // and 8.0.
   for (const GemmKernel kernel : {GemmKernel::cublaslt, GemmKernel::warpgroups})
-    if (takes(ways, kernel, product)) return kernel;
+    if (takes_kernel(ways, kernel, product)) return kernel;
   return GemmKernel::own;
 }
 

@@ -3,14 +3,12 @@
 
 #include <optional>
 
+#include "assay/backend/cuda/kernels/launch_choice.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
 #include "assay/base/device.h"
 #include "assay/plan/plan.h"
 
 namespace assay {
-
-// own: kernels whose bits do not depend on the batch. warpgroups: kernels/warpgroups.cuh.
-enum class GemmKernel { own, warpgroups, cublaslt };
 
 namespace cuda {
 
@@ -38,7 +36,10 @@ struct GemmProduct {
 // From so many rows on anything else than own kernels is chosen automatically.
 inline constexpr std::int64_t kChosenRows = 65;
 GemmProduct gemm_product_of(const LinearOp& op, const WeightSpec& weight, std::int64_t rows);
-GemmKernel choose_gemm(const GemmWays& ways, const GemmProduct& product);
+bool takes_kernel(const GemmWays& ways, GemmKernel kernel, const GemmProduct& product);
+// Whether CudaGemm::automatic leaves it to what was measured, where that was.
+bool leaves_kernel_open(const GemmWays& ways, const GemmProduct& product);
+GemmKernel choose_gemm(const GemmWays& ways, const GemmProduct& product, const LaunchChoice& choice = {});
 inline ManyRows many_rows_of(GemmKernel kernel) {
   return kernel == GemmKernel::warpgroups ? ManyRows::warpgroups : ManyRows::ranges;
 }
