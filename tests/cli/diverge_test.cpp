@@ -80,6 +80,26 @@ TEST(CliDiverge, AnotherVocabularyFailsAlone) {
   EXPECT_TRUE(json["candidates"][1].contains("kl_mean"));
 }
 
+TEST(CliDiverge, FailsOnLimits) {
+  const auto with_limits = [](const std::string& rules, const std::string& tokens) {
+    return run_program({"diverge", "demo", "nf4", "--max-tokens", tokens, "--no-noise-floor", "--worst", "0",
+                        "--fail-on", rules});
+  };
+  EXPECT_EQ(with_limits("kl:1,agreement:0.5", "0").exit_code, 0);
+  const ProgramResult broken = with_limits("kl:0.001,agreement:0.999", "0");
+  EXPECT_EQ(broken.exit_code, 4);
+  for (const char* words : {"--fail-on kl:0.001 is met: divergence, nf4: its KL divergence of ",
+                            "--fail-on agreement:0.999 is met: divergence, nf4: its top-1 agreement of "})
+    EXPECT_NE(broken.err.find(words), std::string::npos) << broken.err;
+  EXPECT_NE(broken.out.find("KL (nats)"), std::string::npos) << "the table is shown all the same";
+  const ProgramResult undecided = with_limits("kl:0.05", "300");
+  EXPECT_EQ(undecided.exit_code, 1);
+  EXPECT_NE(undecided.err.find("error: 'kl:0.05' is undecided: divergence, nf4"), std::string::npos)
+      << undecided.err;
+  expect_failure(with_limits("kl:2%", "300"), 2, {"--fail-on", "'kl:2%'", "kl:0.02"});
+  expect_failure(with_limits("accuracy:1%", "300"), 2, {"--fail-on", "'accuracy:1%'"});
+}
+
 TEST(CliDiverge, RefusesWhatItCannotCompare) {
   expect_failure(run_program({"diverge", "demo"}), 2, {"CANDIDATE"});
   expect_failure(run_program({"diverge", "demo", "nf4", "nf4"}), 2, {"CANDIDATE", "'nf4'"});
