@@ -92,7 +92,7 @@ LimitVerdict judge_fall(const QualityRow& row, double limit, int divisor) {
 // Two digits: it is an estimate.
 std::int64_t about(double count) {
   const double step = std::pow(10, std::max(0.0, std::floor(std::log10(std::max(1.0, count))) - 1));
-  return static_cast<std::int64_t>(std::min(1e15, std::ceil(count / step) * step));
+  return static_cast<std::int64_t>(std::min(1e15, std::ceil(count / step - 1e-9) * step));
 }
 
 std::string undecided_fall(const QualityRow& row, double limit) {
