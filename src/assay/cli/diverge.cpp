@@ -33,7 +33,7 @@ struct DivergeFlags {
   std::vector<std::string> candidates;
   OutputFlags output;
   std::string file;
-  std::int64_t context = 0, stride = 0, max_tokens = 0, worst = 3, memory_mb = 0;
+  std::int64_t context = 0, stride = 0, max_tokens = 0, sample = 0, worst = 3, memory_mb = 0;
   double timeout_s = 3600;
   std::string fail_on;
   bool is_ids = false, has_no_floor = false;
@@ -96,7 +96,9 @@ DivergeRequest request_of(const DivergeFlags& flags) {
     return number == 0 ? std::nullopt : std::optional(number);
   };
   DivergeRequest request;
-  if (flags.is_ids) {
+  if (flags.sample > 0) {
+    request.sample_tokens = flags.sample;
+  } else if (flags.is_ids) {
     request.ids = ids_from_text(read_input(flags.file), flags.file);
   } else {
     const std::filesystem::path file =
@@ -159,6 +161,10 @@ int exit_code_of(const MeasuredDivergences& found, const std::vector<FailureRule
 
 int run_diverge(const DivergeFlags& flags) {
   const std::vector<FailureRule> rules = limits_of(flags);
+  if (flags.sample > 0 && (!flags.file.empty() || flags.is_ids || flags.stride > 0 || flags.max_tokens > 0))
+    throw UsageError(
+        "--sample: expected no --text, --ids, --stride or --max-tokens beside it: the baseline "
+        "writes the text, and its sequences are the windows");
   if (flags.is_ids && flags.file.empty()) throw UsageError("--ids: needs --text, the file of token ids");
   const DivergeRequest request = request_of(flags);
   WorkerExperimentOptions options = options_of(flags);
@@ -180,6 +186,11 @@ int run_diverge(const DivergeFlags& flags) {
     answer(view.text(terminal_width()));
     if (!flags.output.is_quiet)
       for (const std::string& line : view.notes()) note(line);
+    if (!flags.output.is_quiet && flags.file.empty() && flags.sample == 0 && flags.model.model != "demo")
+      note(
+          "The text is the English one that ships: --text FILE takes yours, and --sample one that the "
+          "baseline "
+          "writes.");
   }
   for (const MeasuredCandidate& candidate : found.candidates)
     if (!candidate.failure.empty() && !flags.output.is_json)
@@ -207,6 +218,7 @@ void add_diverge(CLI::App& app, int& exit_code) {
   flags->model.add_fields_but(*command, {"recipe"});
   command->add_option("--text", flags->file, "Text file in UTF-8 [the evaluation text that ships]");
   command->add_flag("--ids", flags->is_ids, "Read token ids from the file, not text");
+  add_sample_flag(*command, flags->sample);
   add_whole(*command, "--context", flags->context,
             "Tokens per window; 0: the shortest of the models' contexts [0]");
   add_whole(*command, "--stride", flags->stride,
