@@ -439,36 +439,6 @@ TEST_F(CliCompare, FindsWhatIsSlowerAndFailsOnIt) {
   for (const std::string& line : lines_of(shown.out)) EXPECT_LE(line.size(), 80U) << line;
 }
 
-TEST_F(CliCompare, HoldsLimitsOfQuality) {
-  Json json = sound_, row = sound_["rows"][0];
-  row["scenario"] = "divergence";
-  row["label"] = "nf4";
-  const auto value = [](double figure, const Json& interval, const char* unit) {
-    return Json{
-        {"value", figure}, {"unit", unit}, {"n", 1}, {"interval", interval}, {"samples", Json::array()}};
-  };
-  row["values"] = {{"kl_mean", value(0.05, {{"low", 0.04}, {"high", 0.06}, {"level", 0.95}}, "nats/token")},
-                   {"tokens_scored", value(3000, nullptr, "tokens")}};
-  for (const char* key : {"places", "step_s"}) row.erase(key);
-  json["rows"].push_back(row);
-  const std::string a = folder_ / "a/results.json", b = changed("quality.json", json);
-  const ProgramResult kept = run_program({"compare", a, b, "--fail-on", "kl:0.07", "--json"});
-  expect_success(kept);
-  const Json quality = Json::parse(kept.out)["quality"];
-  ASSERT_EQ(quality.size(), 1U);
-  EXPECT_EQ(quality[0]["metric"], "kl_mean");
-  EXPECT_EQ(quality[0]["b"], 0.05);
-  EXPECT_EQ(quality[0]["high"], 0.06);
-  EXPECT_EQ(quality[0]["a"], nullptr);
-  const ProgramResult broken = run_program({"compare", a, b, "--fail-on", "kl:0.02"});
-  EXPECT_EQ(broken.exit_code, 4) << broken.err;
-  EXPECT_NE(broken.out.find("B [0.04, 0.06]"), std::string::npos) << broken.out;
-  const ProgramResult undecided = run_program({"compare", a, b, "--fail-on", "kl:0.05"});
-  EXPECT_EQ(undecided.exit_code, 1);
-  EXPECT_NE(undecided.err.find("'kl:0.05' is undecided"), std::string::npos) << undecided.err;
-  expect_failure(run_program({"compare", a, b, "--fail-on", "kl:x"}), 2, {"--fail-on", "'kl:x'"});
-}
-
 TEST_F(CliCompare, RunsThatAreNotAlikeAreMarkedOrRefused) {
   const std::string a = folder_ / "a/results.json";
   Json json = scaled(20);

@@ -48,7 +48,7 @@ TEST_F(CliRunTask, HasAColumnOfTheUsersTask) {
       << "lm-eval's";
   EXPECT_TRUE(found.at("nf4").is_number());
   expect_failure(run(model, {"--task", folder_ / "absent.jsonl"}), 1, {"absent.jsonl"});
-  // Of a model of the user's own no task is scored unasked.
+  // A model of the user's own scores no task unasked.
   expect_success(run(model, {}));
   EXPECT_TRUE(accuracies().at("float32").is_null());
 }

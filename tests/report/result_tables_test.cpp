@@ -214,7 +214,7 @@ TEST(ResultTables, OfTheTradeOff) {
 }
 
 // A terminal of 80 columns: what says how much is lost stays, and throughput, which is latency the other way
-// round, goes first.
+// round, gives way.
 TEST(ResultTables, KeepTheDivergenceWhereTheyAreNarrow) {
   ResultSet results;
   for (const char* label : {"float32", "int8-dynamic, lm_head int8"}) {
@@ -232,7 +232,7 @@ TEST(ResultTables, KeepTheDivergenceWhereTheyAreNarrow) {
     const std::string text = to_text(scenario_table(results, Scenario::tradeoff), width);
     return text.substr(0, text.find('\n'));
   };
-  EXPECT_EQ(head_at(80), "Precision                   Weights (MiB)  Latency (ms)  KL (nats)  Perplexity");
+  EXPECT_EQ(head_at(80), "Precision                   Weights (MiB)  Latency (ms)  Perplexity  KL (nats)");
   for (Row& row : results.rows) row.set("accuracy", 0.5);
   EXPECT_EQ(head_at(80), "Precision                   Weights (MiB)  Latency (ms)  KL (nats)  Accuracy (%)");
   const std::string wide = head_at(200);

@@ -30,7 +30,7 @@ nlohmann::ordered_json quality_json(const QualityRow& row) {
           {"metric", row.metric},
           {"a", or_null(row.a.has_value(), row.a.value_or(0))},
           {"b", row.b},
-          // Of an accuracy the interval is that of b - a.
+          // For an accuracy, the interval is that of b - a.
           {"low", or_null(row.interval.has_value(), interval.low)},
           {"high", or_null(row.interval.has_value(), interval.high)},
           {"count", row.count},

@@ -41,7 +41,7 @@ struct ScoredModel {
   std::optional<Comparison> comparison;  // with the first model
 };
 
-// Of one model, and of several.
+// One model's, and that of several.
 nlohmann::ordered_json perplexity_json(const PerplexityFlags& flags, const ScoredModel& model);
 nlohmann::ordered_json perplexity_json(const PerplexityFlags& flags, const std::vector<ScoredModel>& models);
 std::string perplexity_table(const std::vector<ScoredModel>& models);

@@ -25,7 +25,7 @@ struct SensitivityFlags {
   ExchangeFlags shared;
   std::string precision = "nf4";
   std::int64_t rows = 20;
-  std::string folder;  // of the report; empty: none
+  std::string folder;  // the report's; empty: none
 };
 
 void write_sensitivity(const Sensitivity& found, const std::string& model, const SensitivityFlags& flags) {

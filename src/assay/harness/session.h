@@ -45,7 +45,7 @@ struct CorpusRequest {
 struct DivergeRequest {
   std::string file = {};
   std::vector<TokenId> ids = {};
-  std::int64_t sample_tokens = 0;  // of a sample (session/sampled_text.h), whose windows are its sequences
+  std::int64_t sample_tokens = 0;  // a sample's (session/sampled_text.h), whose windows are its sequences
   std::optional<std::int64_t> context = {}, stride = {};  // as in DivergenceOptions
   std::optional<std::int64_t> max_tokens = {};            // the text's first ones; unset: all
   // Greedy generation from the text's first tokens is compared too, where there are new ones.

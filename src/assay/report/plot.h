@@ -64,7 +64,7 @@ struct Plot {
   bool has_zero = true;                     // where lines are drawn: the upright axis begins at 0
   std::vector<PlotBox> boxes = {};          // by category
   std::vector<PlotSpan> spans = {};
-  std::vector<std::string> columns = {};  // of a heat map
+  std::vector<std::string> columns = {};  // a heat map's
   std::vector<PlotCell> cells = {};
   std::string caption = {};  // sentences that stand below it in a report
 };

@@ -48,7 +48,7 @@ ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double m
 struct FailureRule {
   enum class What { latency, faster, throughput, memory, size, perplexity, accuracy, kl, agreement };
   What what = What::latency;
-  double margin = 0.03;  // of kl and agreement the limit
+  double margin = 0.03;  // for kl and agreement, the limit itself
   std::string text;      // as it was given
   bool is_limit() const { return what == What::kl || what == What::agreement; }
 };
@@ -58,10 +58,9 @@ struct FailureRule {
 std::vector<FailureRule> failure_rules(const std::string& text);
 // What a rule says of a comparison.
 struct RuleOutcome {
-  std::vector<ComparedRow> broken;  // that break it
-  std::vector<std::string>
-      beyond_limit;                 // of rules of quality: the rows that break it, with place and figure
-  std::vector<std::string> failed;  // cases that B could not run, which break every rule
+  std::vector<ComparedRow> broken;        // that break it
+  std::vector<std::string> beyond_limit;  // rows that break a rule of quality, with place and figure
+  std::vector<std::string> failed;        // cases that B could not run, which break every rule
   bool is_broken() const { return !broken.empty() || !beyond_limit.empty() || !failed.empty(); }
   // Relative: differences from here on are found with a chance of 90 %; of bytes 0, since any is.
   double detectable_difference = 0;

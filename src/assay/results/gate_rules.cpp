@@ -13,7 +13,7 @@ namespace assay {
 
 namespace {
 
-constexpr double kAnyFalseFall = 0.05;  // of accuracy, the chance of one among all rows
+constexpr double kAnyFalseFall = 0.05;  // the chance of one in accuracy among all rows
 
 struct RuleName {
   std::string_view name;

@@ -22,10 +22,10 @@ struct QualityRow {
   std::string label, metric;                          // one of the three
   std::optional<double> a = {};                       // accuracy has it
   double b = 0;                                       // nats, or shares
-  std::optional<statistics::Interval> interval = {};  // of b; of an accuracy, of its change from A
+  std::optional<statistics::Interval> interval = {};  // that of b; for accuracy, that of its change
   std::int64_t count = 0;                             // scored tokens, or items
   std::string untested = {};             // why the answers of the two cannot be paired; empty where they can
-  statistics::PairedCounts counts = {};  // of an accuracy
+  statistics::PairedCounts counts = {};  // for accuracy
   bool has_equal_answers = false;        // all log-likelihoods, to the bit
   std::string place() const;             // "divergence, nf4"
 };

@@ -35,7 +35,7 @@ struct JudgedTexts {
   std::string label;
   double weights_bytes = 0;
   int worse = 0, better = 0;  // prompts
-  double shown_ratio = 0;     // of perplexity, where it is shown to be kVisibleRatio at least
+  double shown_ratio = 0;     // perplexity's, where it is shown to be kVisibleRatio at least
   const GeneratedText *first = nullptr,
                       *first_base = nullptr;  // the first worse one; else the first that differs
   int times = 0;

@@ -32,15 +32,15 @@ struct VisibleDegradation {
   Kind kind = Kind::none;
   std::string baseline;
   int prompts = 0;
-  // Of `from` the largest configuration that is worse, where every smaller one is too or none is smaller; of
-  // `undecided` one that is worse, or has texts that are worse and others that are better.
+  // For `from`, the largest configuration that is worse, where every smaller one is too or none is smaller;
+  // for `undecided`, one that is worse, or has texts that are worse and others that are better.
   std::string subject = {};
   double weights_bytes = 0;
-  std::string better = {};               // of `undecided`: a configuration that is not larger, and not worse
+  std::string better = {};               // for `undecided`: a configuration that is smaller, and not worse
   std::string prompt = {}, quoted = {};  // the end of the subject's text, or where it leaves the baseline's
   int times = 0;  // that its phrase stands in a row; 0: it is its perplexity that shows it
   double perplexity_ratio = 0;
-  std::string steadier = {};  // of `none`: a configuration that does not repeat where the baseline does
+  std::string steadier = {};  // for `none`: a configuration that does not repeat where the baseline does
 };
 // From the texts of the trade-off, the first configuration's being the baseline's. Empty where there are not
 // two configurations with texts.

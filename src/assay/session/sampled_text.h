@@ -13,8 +13,8 @@ namespace assay {
 
 // Sequences of one length, each a window of its own for the scorer: `length` is its context and its stride.
 struct SampledText {
-  std::vector<TokenId> ids;  // of all sequences, one after the other
-  std::int64_t length = 0;   // of each
+  std::vector<TokenId> ids;  // all sequences, one after the other
+  std::int64_t length = 0;   // each one's
   std::string label;         // "sample of float32: seed=1 temperature=1 sequences=8x512"
 };
 
