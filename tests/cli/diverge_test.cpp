@@ -80,6 +80,53 @@ TEST(CliDiverge, AnotherVocabularyFailsAlone) {
   EXPECT_TRUE(json["candidates"][1].contains("kl_mean"));
 }
 
+TEST(CliDiverge, FailsOnLimits) {
+  const auto with_limits = [](const std::string& rules, const std::string& tokens) {
+    return run_program({"diverge", "demo", "nf4", "--max-tokens", tokens, "--no-noise-floor", "--worst", "0",
+                        "--fail-on", rules});
+  };
+  EXPECT_EQ(with_limits("kl:1,agreement:0.5", "0").exit_code, 0);
+  const ProgramResult broken = with_limits("kl:0.001,agreement:0.999", "0");
+  EXPECT_EQ(broken.exit_code, 4);
+  for (const char* words : {"--fail-on kl:0.001 is met: divergence, nf4: its KL divergence of ",
+                            "--fail-on agreement:0.999 is met: divergence, nf4: its top-1 agreement of "})
+    EXPECT_NE(broken.err.find(words), std::string::npos) << broken.err;
+  EXPECT_NE(broken.out.find("KL (nats)"), std::string::npos) << "the table is shown all the same";
+  const ProgramResult undecided = with_limits("kl:0.05", "300");
+  EXPECT_EQ(undecided.exit_code, 1);
+  EXPECT_NE(undecided.err.find("error: 'kl:0.05' is undecided: divergence, nf4"), std::string::npos)
+      << undecided.err;
+  expect_failure(with_limits("kl:2%", "300"), 2, {"--fail-on", "'kl:2%'", "kl:0.02"});
+  expect_failure(with_limits("accuracy:1%", "300"), 2, {"--fail-on", "'accuracy:1%'"});
+}
+
+// The baseline's own text, for a model without one.
+TEST(CliDiverge, ScoresASampleThatTheBaselineWrites) {
+  const auto sampled = [](const std::string& flag) {
+    const ProgramResult result =
+        run_program({"diverge", "demo", "nf4", "float32", flag, "--no-noise-floor", "--json"});
+    expect_success(result);
+    return Json::parse(result.out);
+  };
+  const Json once = sampled("--sample=2048"), again = sampled("--sample=2048");
+  EXPECT_EQ(once["candidates"], again["candidates"]) << "one seed";
+  EXPECT_EQ(once["corpus_sha256"], again["corpus_sha256"]);
+  EXPECT_EQ(once["corpus_sha256"].get<std::string>().size(), 64U);
+  EXPECT_EQ(once["tokens"], 2048);
+  EXPECT_EQ(once["tokens_scored"], 2044) << "each of four sequences has a first token";
+  EXPECT_EQ(once["protocol"],
+            "hf context=512 stride=512; sample of float32: seed=1 temperature=1 sequences=4x512");
+  EXPECT_EQ(once["candidates"][1]["kl_max"], 0);
+  EXPECT_GT(once["candidates"][0]["kl_mean"]["low"], 0);
+  // On its own text the baseline's loss is its entropy, so that the mean change of the loss is the KL.
+  const double ratio = once["candidates"][0]["log_perplexity_ratio"]["value"],
+               kl = once["candidates"][0]["kl_mean"]["value"];
+  EXPECT_NEAR(ratio, kl, 0.5 * kl);
+  expect_failure(run_program({"diverge", "demo", "nf4", "--sample=1"}), 2, {"--sample", "2 to", "found '1'"});
+  expect_failure(run_program({"diverge", "demo", "nf4", "--sample", "--stride", "4"}), 2, {"--sample"});
+  expect_failure(run_program({"diverge", "demo", "nf4", "--sample=x"}), 2, {"--sample", "found 'x'"});
+}
+
 TEST(CliDiverge, RefusesWhatItCannotCompare) {
   expect_failure(run_program({"diverge", "demo"}), 2, {"CANDIDATE"});
   expect_failure(run_program({"diverge", "demo", "nf4", "nf4"}), 2, {"CANDIDATE", "'nf4'"});

@@ -27,6 +27,28 @@ TEST(CliSensitivity, ShowsItemsClassesLayersAndTheirSum) {
   EXPECT_GT(found["together_over_sum"], 0);
 }
 
+TEST(CliSensitivity, DrawsAHeatMapOfItsNumbers) {
+  const TemporaryFolder folder;
+  const std::string out = (folder.path() / "out").string();
+  const ProgramResult result =
+      run_program({"sensitivity", "demo", "--max-tokens", "200", "--json", "-o", out});
+  expect_success(result);
+  const std::string svg = read_file(out + "/plots/sensitivity.svg");
+  const Json found = Json::parse(result.out);
+  for (const Json& item : found["items"]) {
+    const std::string name = item["name"];
+    char number[40];
+    std::snprintf(number, sizeof number, ">%.3g</text>\n</g>", item["kl"]["value"].get<double>());
+    const std::size_t at = svg.find("<title>" + name + ": KL ");
+    ASSERT_NE(at, std::string::npos) << name;
+    EXPECT_EQ(svg.find(number, at), svg.find("</text>\n</g>", at) - std::string(number).find('<')) << name;
+  }
+  for (const char* words : {">layer 0<", ">outside of layers<", ">mlp.c_fc<"})
+    EXPECT_NE(svg.find(words), std::string::npos) << words;
+  EXPECT_NE(read_file(out + "/report.html").find("class=\"mark\""), std::string::npos);
+  EXPECT_NE(read_file(out + "/report.md").find("(plots/sensitivity.svg)"), std::string::npos);
+}
+
 TEST(CliMix, WritesARecipeThatGivesTheMeasuredKlAgain) {
   const TemporaryFolder folder;
   const std::string recipe = (folder.path() / "small.toml").string(), ids = (folder.path() / "ids").string(),

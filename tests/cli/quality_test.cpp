@@ -141,5 +141,23 @@ TEST_F(CliQuality, ACorpusIsPreparedAndHashed) {
                  {"Parquet", "to_json"});
 }
 
+TEST(CliSample, GivesAPerplexityWithoutAText) {
+  const auto scored = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"perplexity", "demo", "--sample=1024", "--json"});
+    const ProgramResult result = run_program(more);
+    expect_success(result);
+    return nlohmann::json::parse(result.out);
+  };
+  const auto full = scored({}), nf4 = scored({"--precision", "nf4"});
+  EXPECT_EQ(full["corpus_sha256"], nf4["corpus_sha256"]) << "float32 writes the text of both";
+  EXPECT_EQ(full["sampled"], true);
+  EXPECT_LT(full["loss"], nf4["loss"]);
+  EXPECT_EQ(nf4["protocol"],
+            "hf context=512 stride=512; sample of float32: seed=1 temperature=1 sequences=2x512");
+  expect_failure(run_program({"perplexity", "demo"}), 2, {"FILE", "--sample", "assay corpus"});
+  expect_failure(run_program({"perplexity", "demo", kText, "--sample"}), 2, {"--sample"});
+  expect_failure(run_program({"perplexity", "demo", "--sample", "--protocol", "gptq"}), 2, {"--sample"});
+}
+
 }  // namespace
 }  // namespace assay::test

@@ -40,6 +40,11 @@ TEST(DivergeRequest, IsReadAsItIsWritten) {
   const DivergeRequest request = some_ids();
   const auto json = to_json(request);
   EXPECT_EQ(to_json(diverge_request_from_json(JsonReader(json, "r"))).dump(), json.dump());
+  DivergeRequest of_sample;
+  of_sample.sample_tokens = 2048;
+  const auto sample_json = to_json(of_sample);
+  EXPECT_FALSE(sample_json.contains("ids"));
+  EXPECT_EQ(diverge_request_from_json(JsonReader(sample_json, "request")).sample_tokens, 2048);
   DivergeRequest of_file;
   of_file.file = "text.txt";
   of_file.stride = 3;

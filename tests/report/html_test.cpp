@@ -124,6 +124,11 @@ TEST(HtmlPage, MarksWhereATextLeavesTheFirst) {
   EXPECT_NE(body.find("<bdi>na<mark>\u00e9</mark> man</bdi>"), std::string::npos)
       << "a character is not split";
   EXPECT_NE(body.find("Differs from the first text after 2 characters."), std::string::npos);
+  EXPECT_NE(
+      body.find("<p class=\"note\">distinct-2 1.00 (baseline 1.00), seq-rep-4 0.00 (baseline 0.00)</p>"),
+      std::string::npos)
+      << body;
+  EXPECT_NE(body.find("no precision shows visible degradation"), std::string::npos);
   results.texts[1].text = "na\u00efve";
   EXPECT_NE(body_of(html_of(results)).find("<bdi>na\u00efve<mark>(ends here)</mark></bdi>"),
             std::string::npos);

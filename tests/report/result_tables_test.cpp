@@ -213,5 +213,32 @@ TEST(ResultTables, OfTheTradeOff) {
                                            {"fp4", "Error", "Error", "Error: no memory", "Error"}}));
 }
 
+// A terminal of 80 columns: what says how much is lost stays, and throughput, which is latency the other way
+// round, gives way.
+TEST(ResultTables, KeepTheDivergenceWhereTheyAreNarrow) {
+  ResultSet results;
+  for (const char* label : {"float32", "int8-dynamic, lm_head int8"}) {
+    Row row = measured(Scenario::tradeoff, label);
+    row.set("resident_weights_bytes", 12.5e6);
+    row.set("total_latency_s", 0.0105);
+    row.set("tokens_per_sec", 4000);
+    row.set("perplexity", 33.126);
+    row.set("perplexity_ratio", Value{1.01, statistics::Interval{1, 1.02, 0.95}, {}});
+    row.set("kl_mean", Value{0.0123, statistics::Interval{0.011, 0.014, 0.95}, {}});
+    row.set("top1_agreement", 0.95);
+    results.rows.push_back(row);
+  }
+  const auto head_at = [&](std::size_t width) {
+    const std::string text = to_text(scenario_table(results, Scenario::tradeoff), width);
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_EQ(head_at(80), "Precision                   Weights (MiB)  Latency (ms)  Perplexity  KL (nats)");
+  for (Row& row : results.rows) row.set("accuracy", 0.5);
+  EXPECT_EQ(head_at(80), "Precision                   Weights (MiB)  Latency (ms)  KL (nats)  Accuracy (%)");
+  const std::string wide = head_at(200);
+  for (const char* head : {"Tokens/s", "PPL ratio", "Top-1 (%)"})
+    EXPECT_NE(wide.find(head), std::string::npos) << wide;
+}
+
 }  // namespace
 }  // namespace assay::report

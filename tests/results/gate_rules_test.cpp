@@ -23,6 +23,15 @@ TEST(GateRules, AreReadByName) {
     EXPECT_EQ(rules[0].margin, 0.025);
     EXPECT_EQ(rules[0].text, text);
   }
+  const std::vector<FailureRule> limits = failure_rules("kl:0.02,agreement:0.98,agreement:97%,accuracy:1%");
+  ASSERT_EQ(limits.size(), 4U);
+  EXPECT_EQ(limits[0].what, What::kl);
+  EXPECT_EQ(limits[0].margin, 0.02);
+  EXPECT_EQ(limits[1].what, What::agreement);
+  EXPECT_EQ(limits[1].margin, 0.98);
+  EXPECT_EQ(limits[2].margin, 0.97);
+  EXPECT_EQ(limits[3].what, What::accuracy);
+  EXPECT_EQ(limits[3].margin, 0.01);
   const std::vector<FailureRule> two = failure_rules("memory:0,slower:1000%");
   ASSERT_EQ(two.size(), 2U);
   EXPECT_EQ(two[0].text, "memory:0");
@@ -32,8 +41,11 @@ TEST(GateRules, AreReadByName) {
 }
 
 TEST(GateRules, RefuseWhatIsNone) {
-  for (const char* text : {"", "latency", "latency:", "latency:%", "latency:x", "latency:3x", "latency:3%%",
-                           "latency:-1", "latency:1001", "speed:3%", ":3%", "latency:3%,", "Latency:3"}) {
+  for (const char* text : {"",           "latency",        "latency:",       "latency:%",    "latency:x",
+                           "latency:3x", "latency:3%%",    "latency:-1",     "latency:1001", "speed:3%",
+                           ":3%",        "latency:3%,",    "Latency:3",      "kl:2%",        "kl:-1",
+                           "kl:nan",     "agreement:1.01", "agreement:101%", "agreement:",   "accuracy:101%",
+                           "accuracy:x"}) {
     const std::string all = text,
                       last = all.substr(all.rfind(',') == std::string::npos ? 0 : all.rfind(',') + 1);
     try {
@@ -43,7 +55,8 @@ TEST(GateRules, RefuseWhatIsNone) {
       EXPECT_NE(
           std::string(error.what())
               .find("expected latency, slower, faster, throughput, memory, size, perplexity or worse and how "
-                    "many per cent are too many, as in slower:3%, found '" +
+                    "many per cent are too many, as in slower:3%, or kl:0.02 (nats), agreement:0.98 or "
+                    "accuracy:1% (points), found '" +
                     last + "'"),
           std::string::npos)
           << error.what();

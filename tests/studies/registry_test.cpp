@@ -146,8 +146,8 @@ TEST(SuitePlan, HoldsTheStudiesOfARunInTheirOrder) {
   SuiteOptions options;
   EXPECT_EQ(names_of(suite_plan(options)),
             (std::vector<std::string>{"baseline", "noise", "trade-off", "lengths", "ablation", "batches",
-                                      "perplexity", "divergence", "edge"}));
-  options.skipped = {"noise", "edge", "divergence"};
+                                      "perplexity", "task", "divergence", "edge"}));
+  options.skipped = {"noise", "edge", "divergence", "task"};
   EXPECT_EQ(names_of(suite_plan(options)), (std::vector<std::string>{"baseline", "trade-off", "lengths",
                                                                      "ablation", "batches", "perplexity"}));
   for (const char* name : {"baseline", "threads", "nonsense"}) {

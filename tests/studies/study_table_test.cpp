@@ -60,9 +60,9 @@ perplexity |  | in a run
   --context from 2, run: context, context
   --stride from 1, run: stride, stride
   --through, run: through, through
-task | task | alone
+task | task | in a run
   --precision, precision
-  --task, task
+  --task, run: task, task
 divergence |  | in a run
   --precision, precision
   --corpus, run: corpus, corpus

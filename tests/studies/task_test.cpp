@@ -72,6 +72,16 @@ TEST_F(TaskStudy, CompletionsHaveBothPerplexities) {
   EXPECT_EQ(result.rows[0].find("accuracy_norm"), nullptr);
 }
 
+// What a run adds unasked must not take long.
+TEST_F(TaskStudy, ABriefOneScoresOnePrecisionOfEachKind) {
+  options_.is_brief = true;
+  EXPECT_EQ(compare_task(experiment_, options_).rows.size(), 2U) << "what was asked for is scored";
+  options_.precisions.clear();
+  std::vector<std::string> labels;
+  for (const Row& row : compare_task(experiment_, options_).rows) labels.push_back(row.label);
+  EXPECT_EQ(labels, (std::vector<std::string>{"float32", "bfloat16", "int8-dynamic", "nf4"}));
+}
+
 TEST_F(TaskStudy, AFileThatCannotBeReadIsRefused) {
   const test::TemporaryFolder folder;
   test::write_file(folder.path() / "t.jsonl", "{\"prompt\": \"p\"}\n");

@@ -27,7 +27,7 @@ int compare(const CompareFlags& flags) {
   const std::vector<FailureRule> rules = flags.gate.rules();
   const ComparedResults compared =
       compare_results(report::read_results(flags.a), report::read_results(flags.b), flags.gate.margin());
-  if (compared.rows.empty() && compared.failed.empty())
+  if (compared.rows.empty() && compared.quality.empty() && compared.failed.empty())
     throw Error("{} and {} have no measured case in common", flags.a, flags.b);
   return answer_comparison(compared, rules, flags.is_json, {});
 }

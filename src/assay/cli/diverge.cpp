@@ -14,6 +14,7 @@
 #include "assay/cli/divergence_view.h"
 #include "assay/cli/options.h"
 #include "assay/report/prose/prose.h"
+#include "assay/results/compare_results.h"
 #include "assay/session/perplexity.h"
 #include "assay/session/resolve.h"
 #include "assay/studies/measured_divergence.h"
@@ -25,14 +26,16 @@ namespace {
 
 // Greedy generation that is compared with the baseline's: from so many tokens of the text, so many new ones.
 constexpr std::int64_t kGreedyPrompt = 32, kGreedyTokens = 64;
+constexpr int kLimitBroken = 4;
 
 struct DivergeFlags {
   ModelFlags model;  // the baseline
   std::vector<std::string> candidates;
   OutputFlags output;
   std::string file;
-  std::int64_t context = 0, stride = 0, max_tokens = 0, worst = 3, memory_mb = 0;
+  std::int64_t context = 0, stride = 0, max_tokens = 0, sample = 0, worst = 3, memory_mb = 0;
   double timeout_s = 3600;
+  std::string fail_on;
   bool is_ids = false, has_no_floor = false;
 };
 
@@ -93,7 +96,9 @@ DivergeRequest request_of(const DivergeFlags& flags) {
     return number == 0 ? std::nullopt : std::optional(number);
   };
   DivergeRequest request;
-  if (flags.is_ids) {
+  if (flags.sample > 0) {
+    request.sample_tokens = flags.sample;
+  } else if (flags.is_ids) {
     request.ids = ids_from_text(read_input(flags.file), flags.file);
   } else {
     const std::filesystem::path file =
@@ -109,7 +114,57 @@ DivergeRequest request_of(const DivergeFlags& flags) {
   return request;
 }
 
+std::vector<FailureRule> limits_of(const DivergeFlags& flags) {
+  std::vector<FailureRule> rules;
+  if (!flags.fail_on.empty()) rules = failure_rules(flags.fail_on);
+  for (const FailureRule& rule : rules)
+    if (!rule.is_limit())
+      throw UsageError(
+          "--fail-on: expected kl:NATS or agreement:SHARE, which assay diverge measures, found '{}'",
+          rule.text);
+  return rules;
+}
+
+std::vector<QualityRow> quality_of(const MeasuredDivergences& found) {
+  std::vector<QualityRow> rows;
+  for (const MeasuredCandidate& candidate : found.candidates)
+    if (candidate.figures)
+      for (const auto& [metric, estimate] : {std::pair(kKlMetric, &candidate.figures->kl_mean),
+                                             std::pair(kAgreementMetric, &candidate.figures->top1_agreement)})
+        rows.push_back({.label = candidate.configuration.label(),
+                        .metric = std::string(metric),
+                        .b = estimate->value,
+                        .interval = estimate->interval,
+                        .count = candidate.figures->tokens});
+  return rows;
+}
+
+// Says which limits are broken. Throws Error where none is, no candidate failed, and a limit is undecided.
+int exit_code_of(const MeasuredDivergences& found, const std::vector<FailureRule>& rules) {
+  const std::vector<QualityRow> rows = quality_of(found);
+  bool is_broken = false;
+  std::string undecided;
+  for (const FailureRule& rule : rules) try {
+      for (const std::string& line : judge_quality(rows, rule).beyond_limit) {
+        note(fmt::format("--fail-on {} is met: {}", rule.text, line));
+        is_broken = true;
+      }
+    } catch (const Error& error) {
+      if (undecided.empty()) undecided = error.what();
+    }
+  if (is_broken) return kLimitBroken;
+  for (const MeasuredCandidate& candidate : found.candidates)
+    if (!candidate.failure.empty()) return kSomeCasesFailed;
+  if (!undecided.empty()) throw Error("{}", undecided);
+  return 0;
+}
+
 int run_diverge(const DivergeFlags& flags) {
+  const std::vector<FailureRule> rules = limits_of(flags);
+  if (flags.sample > 0 && (!flags.file.empty() || flags.is_ids || flags.stride > 0 || flags.max_tokens > 0))
+    throw UsageError(
+        "--sample: expected no --text, --ids, --stride or --max-tokens beside it: the baseline "
+        "writes the text, and its sequences are the windows");
   if (flags.is_ids && flags.file.empty()) throw UsageError("--ids: needs --text, the file of token ids");
   const DivergeRequest request = request_of(flags);
   WorkerExperimentOptions options = options_of(flags);
@@ -131,14 +186,16 @@ int run_diverge(const DivergeFlags& flags) {
     answer(view.text(terminal_width()));
     if (!flags.output.is_quiet)
       for (const std::string& line : view.notes()) note(line);
+    if (!flags.output.is_quiet && flags.file.empty() && flags.sample == 0 && flags.model.model != "demo")
+      note(
+          "The text is the English one that ships: --text FILE takes yours, and --sample one that the "
+          "baseline "
+          "writes.");
   }
   for (const MeasuredCandidate& candidate : found.candidates)
     if (!candidate.failure.empty() && !flags.output.is_json)
       note(fmt::format("error: {}: {}", candidate.configuration.label(), candidate.failure));
-  const bool has_failures =
-      std::any_of(found.candidates.begin(), found.candidates.end(),
-                  [](const MeasuredCandidate& candidate) { return !candidate.failure.empty(); });
-  return has_failures ? kSomeCasesFailed : 0;
+  return exit_code_of(found, rules);
 }
 
 }  // namespace
@@ -161,19 +218,23 @@ void add_diverge(CLI::App& app, int& exit_code) {
   flags->model.add_fields_but(*command, {"recipe"});
   command->add_option("--text", flags->file, "Text file in UTF-8 [the evaluation text that ships]");
   command->add_flag("--ids", flags->is_ids, "Read token ids from the file, not text");
+  add_sample_flag(*command, flags->sample);
   add_whole(*command, "--context", flags->context,
             "Tokens per window; 0: the shortest of the models' contexts [0]");
   add_whole(*command, "--stride", flags->stride,
             "Tokens from one window to the next; 0: half the context [0]");
   add_whole(*command, "--max-tokens", flags->max_tokens, "First tokens of the text to compare; 0: all [0]");
   add_whole(*command, "--worst", flags->worst, "Tokens of the largest KL to show in context [3]", 0, 1000);
+  command->add_option("--fail-on", flags->fail_on,
+                      "Exit with code 4 if a candidate's interval lies beyond a limit (kl:0.02 in nats, "
+                      "agreement:0.98), joined by commas [none]");
   command->add_flag("--no-noise-floor", flags->has_no_floor,
                     "Leave out the baseline's comparison with itself in bfloat16");
   add_whole(*command, "--max-memory", flags->memory_mb,
             "Memory limit of the models that are loaded together, in MiB [90 % of the available memory]", 1);
   add_real(*command, "--case-timeout", flags->timeout_s, "Seconds that one pass may take [3600]");
   flags->output.add_to(*command);
-  command->footer("Example: assay diverge demo nf4 fp4 int8-dynamic");
+  command->footer("Example: assay diverge demo nf4 fp4 int8-dynamic --fail-on kl:0.1");
   command->callback([flags, &exit_code] { exit_code = run_diverge(*flags); });
 }
 

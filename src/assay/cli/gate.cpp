@@ -19,6 +19,26 @@ namespace {
 
 constexpr int kRuleBroken = 4;
 
+nlohmann::ordered_json quality_json(const QualityRow& row) {
+  const auto or_null = [](bool is_there, const auto& value) {
+    return is_there ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+  };
+  const statistics::Interval interval = row.interval.value_or(statistics::Interval{});
+  const bool is_task = row.metric == kAccuracyMetric;
+  return {{"scenario", name_of(row.scenario)},
+          {"label", row.label},
+          {"metric", row.metric},
+          {"a", or_null(row.a.has_value(), row.a.value_or(0))},
+          {"b", row.b},
+          // For an accuracy, the interval is that of b - a.
+          {"low", or_null(row.interval.has_value(), interval.low)},
+          {"high", or_null(row.interval.has_value(), interval.high)},
+          {"count", row.count},
+          {"to_wrong", or_null(is_task, row.counts.lost)},
+          {"to_right", or_null(is_task, row.counts.gained)},
+          {"untested", row.untested}};
+}
+
 void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const ComparedRow& row : compared.rows) {
@@ -33,7 +53,10 @@ void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
   nlohmann::ordered_json all_cases = nlohmann::ordered_json::array();
   for (const ComparedRow& row : compared.all_cases)
     all_cases.push_back(report::comparison_json(row.comparison, report::sentence_of(row)));
+  nlohmann::ordered_json quality = nlohmann::ordered_json::array();
+  for (const QualityRow& row : compared.quality) quality.push_back(quality_json(row));
   json["rows"] = rows;
+  json["quality"] = quality;
   json["all_cases"] = all_cases;
   json["unlike"] = compared.unlike;
   json["only_a"] = compared.only_a;
@@ -45,9 +68,11 @@ void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
 
 void GateFlags::add_to(CLI::App& app) {
   add_real(app, "--margin", margin_percent, "Margin within which a difference counts as none, in % [2]");
-  app.add_option("--fail-on", fail_on,
-                 "Exit with code 4 if B is worse than A by more than a bound, joined by commas (latency:3%, "
-                 "throughput:3%, memory:0%, size:0%, perplexity:1%; also slower, faster, worse) [none]");
+  app.add_option(
+      "--fail-on", fail_on,
+      "Exit with code 4 if B is worse than A by more than a bound, joined by commas (latency:3%, "
+      "throughput:3%, memory:0%, size:0%, perplexity:1%, accuracy:1%; also slower, faster, worse), or if "
+      "B breaks a limit (kl:0.02, agreement:0.98) [none]");
 }
 
 std::vector<FailureRule> GateFlags::rules() const {

@@ -50,6 +50,7 @@ constexpr Topic kTopics[] = {
     {"--ignore-end", kModel},
     {"--corpus", kModel, "FILE"},
     {"--text", kModel, "FILE"},
+    {"--sample", kModel, "TOKENS"},
     {"--max-tokens", kModel, "N"},
     {"--divergence-tokens", kModel, "N"},
     {"--held-out-tokens", kModel, "N"},

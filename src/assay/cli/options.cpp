@@ -15,6 +15,7 @@
 #include "assay/base/file.h"
 #include "assay/base/format.h"
 #include "assay/cli/console.h"
+#include "assay/session/sampled_text.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay::cli {
@@ -61,6 +62,22 @@ CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector
     }
   };
   return app.add_option_function<std::string>(names, read, description)->type_name("LIST");
+}
+
+CLI::Option* add_sample_flag(CLI::App& app, std::int64_t& tokens) {
+  const auto check = [](const std::string& text) -> std::string {
+    constexpr std::int64_t kMost = 1 << 20;
+    std::int64_t given = 0;
+    if (parse(text, given) && given >= 2 && given <= kMost) return "";
+    return fmt::format("expected 2 to {} tokens, as in --sample=2000, found '{}'", kMost, text);
+  };
+  return app
+      .add_flag_function(
+          fmt::format("--sample{{{}}}", kSampleTokens), [&tokens](std::int64_t given) { tokens = given; },
+          fmt::format("Score a text of so many tokens that the baseline writes itself, as in --sample=2000 "
+                      "(seed {}, temperature 1) [{}]",
+                      kSampleSeed, kSampleTokens))
+      ->check(check);
 }
 
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,

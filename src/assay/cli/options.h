@@ -28,6 +28,9 @@ CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
                       const std::string& description);
 
+// --sample, or --sample=TOKENS: sets the tokens of a text that the model writes itself.
+CLI::Option* add_sample_flag(CLI::App& app, std::int64_t& tokens);
+
 // The words of a comma list, without blanks around them; empty ones are left out.
 std::vector<std::string> words_of(const std::string& list);
 

@@ -16,13 +16,16 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/cli/perplexity_view.h"
 #include "assay/model/families/families.h"
+#include "assay/model/model.h"
 #include "assay/model/stored_quantization.h"
 #include "assay/report/render.h"
 #include "assay/results/judge.h"
 #include "assay/results/results_json.h"
 #include "assay/session/load_parts.h"
 #include "assay/session/resolve.h"
+#include "assay/session/sampled_text.h"
 #include "assay/statistics/text_error.h"
 #include "assay/text/tokenizer.h"
 
@@ -44,22 +47,6 @@ std::shared_ptr<const ModelSource> opened(const std::string& model) {
                          [](const std::string& candidate) { return open_source(locate_model(candidate)); });
 }
 
-struct PerplexityFlags {
-  ModelFlags model;
-  std::vector<std::string> others;
-  std::string baseline;  // one of the models; empty: the first
-  OutputFlags output;
-  std::string file, sentences, protocol = "hf", bos, through = "prefill";
-  std::int64_t context = 0, stride = 0, batch = 0;
-  bool is_ids = false;
-
-  const std::string& scored_file() const { return sentences.empty() ? file : sentences; }
-};
-
-// Standard errors of a perplexity.
-struct Errors {
-  std::optional<double> by_blocks, independent;
-};
 Errors errors_of(const CorpusScore& scored) {
   std::vector<double> losses;
   for (const double value : scored.score.log_probabilities) losses.push_back(-value);
@@ -69,16 +56,6 @@ Errors errors_of(const CorpusScore& scored) {
   return {of_perplexity(statistics::loss_error(losses, scored.lengths)),
           of_perplexity(statistics::independent_error(losses))};
 }
-
-struct ScoredModel {
-  std::string id, dtype;
-  std::vector<TokenId> ids;
-  CorpusScore scored;
-  Errors errors;
-  std::string failure;                   // why it has no score; of several models the others go on
-  std::vector<Warning> warnings;         // what loading and scoring say
-  std::optional<Comparison> comparison;  // with the first model
-};
 
 // One that is quantized is scored as it is stored, where there are several.
 ModelFlags flags_for(const PerplexityFlags& flags, const std::string& model) {
@@ -201,6 +178,34 @@ PerplexityFlags with_baseline_first(PerplexityFlags flags) {
   return flags;
 }
 
+// The model in its own precision writes the text; in the precision that was asked for it is scored.
+std::vector<ScoredModel> score_sample(PerplexityFlags flags) {
+  ModelFlags writer = flags.model;
+  writer.precision = kAutoPrecision;
+  writer.config = {};
+  writer.config.threads = flags.model.config.threads;
+  SampledText sample;
+  {
+    const LoadedModel loaded = writer.load(true);
+    const std::int64_t longest = flags.context > 0 ? flags.context : loaded.model->spec().context;
+    sample = sample_text(loaded, flags.sample, longest, is_interrupted);
+  }
+  flags.is_ids = true;
+  flags.context = flags.stride = sample.length;
+  std::vector<ScoredModel> all{score_model(flags, flags.model.model, sample.length, sample.ids)};
+  all.front().scored.score.protocol += "; " + sample.label;
+  return all;
+}
+
+void check_sample(const PerplexityFlags& flags) {
+  if (!flags.file.empty() || !flags.sentences.empty() || flags.is_ids || !flags.others.empty() ||
+      !flags.bos.empty() || flags.stride > 0 || flags.protocol != "hf")
+    throw UsageError(
+        "--sample: expected neither a text, --ids, --stride, --bos, another --protocol nor --with beside it: "
+        "the "
+        "model writes the text, and its sequences are the windows; assay diverge --sample compares models");
+}
+
 // One model after the other; ids and log-probabilities are kept of the first alone.
 std::vector<ScoredModel> score_models(const PerplexityFlags& flags) {
   const std::int64_t context = flags.others.empty() ? flags.context : context_of_all(flags);
@@ -219,133 +224,32 @@ std::vector<ScoredModel> score_models(const PerplexityFlags& flags) {
   return all;
 }
 
-// What the protocol's own tool prints, where that is more than the token mean.
-std::string own_figures(const PerplexityFlags& flags, const ScoredModel& model) {
-  const CorpusScore& scored = model.scored;
-  switch (protocol_from_name(flags.protocol)) {
-    case Protocol::hf:
-      if (scored.score.protocol_perplexity != scored.score.perplexity)
-        return fmt::format("as the guide weights its windows: {:.4f}", scored.score.protocol_perplexity);
-      break;
-    case Protocol::llama_cpp:
-      if (model.errors.independent)
-        return fmt::format("llama.cpp's estimate: {:.4f} +/- {:.5f}, which takes tokens as independent",
-                           scored.score.perplexity, *model.errors.independent);
-      break;
-    case Protocol::lm_eval:
-      if (scored.word_perplexity())
-        return fmt::format(
-            "word perplexity {:.4f}, byte perplexity {:.6f}, bits per byte {:.6f} ({} words, {} bytes)",
-            *scored.word_perplexity(), *scored.byte_perplexity(), *scored.bits_per_byte(), scored.words,
-            scored.bytes);
-      break;
-    case Protocol::gptq:
-      break;
-  }
-  return "";
-}
-
-nlohmann::ordered_json json_of(const PerplexityFlags& flags, const ScoredModel& model) {
-  if (!model.failure.empty())
-    return {{"model", model.id}, {"file", flags.scored_file()}, {"error", model.failure}};
-  const CorpusScore& scored = model.scored;
-  const Score& s = scored.score;
-  const auto or_null = [](const std::optional<double>& number) {
-    return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
-  };
-  return {{"model", model.id},
-          {"dtype", model.dtype},
-          {"file", flags.scored_file()},
-          {"loss", s.loss},
-          {"perplexity", s.perplexity},
-          {"tokens", s.tokens},
-          {"tokens_scored", s.tokens_scored},
-          {"windows", s.windows},
-          {"standard_error", or_null(model.errors.by_blocks)},
-          {"independent_standard_error", or_null(model.errors.independent)},
-          {"protocol", s.protocol},
-          {"protocol_perplexity", s.protocol_perplexity},
-          {"log_likelihood", scored.log_likelihood()},
-          {"texts", scored.texts},
-          {"words", scored.words > 0 ? nlohmann::ordered_json(scored.words) : nullptr},
-          {"bytes", scored.bytes > 0 ? nlohmann::ordered_json(scored.bytes) : nullptr},
-          {"word_perplexity", or_null(scored.word_perplexity())},
-          {"byte_perplexity", or_null(scored.byte_perplexity())},
-          {"bits_per_byte", or_null(scored.bits_per_byte())},
-          {"through", flags.through},
-          {"corpus_sha256", model.scored.corpus_sha256},
-          {"seconds", model.scored.seconds},
-          {"warnings", to_json(model.warnings)}};
-}
-
-nlohmann::ordered_json json_of(const PerplexityFlags& flags, const std::vector<ScoredModel>& models) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const ScoredModel& model : models) {
-    nlohmann::ordered_json& own = all.emplace_back(json_of(flags, model));
-    if (&model != &models.front())
-      own["comparison"] = model.comparison ? to_json(*model.comparison) : nlohmann::ordered_json(nullptr);
-  }
-  return {{"models", all}};
-}
-
-std::string table_of(const std::vector<ScoredModel>& models) {
-  report::Table table{{"Model", "Precision", "Loss", "Perplexity", "Ratio", "Verdict"},
-                      {false, false, true, true, true, false},
-                      {},
-                      {0, 0, 0, 0, 0, 1}};
-  for (const ScoredModel& model : models) {
-    const std::optional<Comparison>& c = model.comparison;
-    if (!model.failure.empty()) {
-      table.rows.push_back({model.id, "-", "-", "-", "-", "failed"});
-      continue;
-    }
-    table.rows.push_back({model.id, model.dtype, fmt::format("{:.6f}", model.scored.score.loss),
-                          fmt::format("{:.4f}", model.scored.score.perplexity),
-                          c ? fmt::format("{:.4f}", c->ratio) : "-",
-                          &model == &models.front() ? "baseline"
-                          : c                       ? report::verdict_word(*c)
-                                                    : "not compared"});
-  }
-  return report::to_text(table, terminal_width());
-}
-
-void show(const PerplexityFlags& flags, const ScoredModel& model) {
-  if (!model.failure.empty()) return note(fmt::format("error: {}: {}", model.id, model.failure));
-  const Score& s = model.scored.score;
-  if (flags.others.empty())
-    answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
-  if (flags.output.is_quiet) return;
-  const std::string who = flags.others.empty() ? "" : model.id + ": ";
-  for (const Warning& warning : model.scored.warnings) note("warning: " + who + report::sentence_of(warning));
-  note(fmt::format("{}{}: {} of {} tokens scored in {}, {:.2f} s, {:.0f} tokens/s", who, s.protocol,
-                   s.tokens_scored, s.tokens, counted(s.windows, "window"), model.scored.seconds,
-                   static_cast<double>(s.tokens_scored) / model.scored.seconds));
-  if (model.errors.by_blocks)
-    note(fmt::format("{}standard error of the perplexity: {:.4f}, from {}", who, *model.errors.by_blocks,
-                     model.scored.texts >= 6 ? "texts" : "blocks of 256 tokens"));
-  if (const std::string own = own_figures(flags, model); !own.empty()) note(who + own);
-}
-
 int run_perplexity(const PerplexityFlags& given) {
   const PerplexityFlags flags = with_baseline_first(given);
   protocol_from_name(flags.protocol);
   if (!flags.bos.empty()) bos_rule_from_name(flags.bos);
   score_through_from_name(flags.through);
-  if (flags.file.empty() == flags.sentences.empty())
+  if (flags.sample > 0)
+    check_sample(flags);
+  else if (flags.file.empty() == flags.sentences.empty())
     throw UsageError("FILE: expected a text file, or a list of texts by --sentences, found {}",
-                     flags.file.empty() ? "neither" : "both");
+                     flags.file.empty()
+                         ? "neither. Without a text at hand, --sample scores one that the model "
+                           "writes, and assay corpus prepares a downloaded one"
+                         : "both");
   if (flags.is_ids && !flags.sentences.empty())
     throw UsageError("--ids: expected FILE with token ids, found --sentences");
-  const std::vector<ScoredModel> models = score_models(flags);
+  const std::vector<ScoredModel> models = flags.sample > 0 ? score_sample(flags) : score_models(flags);
   const bool has_failures = std::any_of(models.begin(), models.end(),
                                         [](const ScoredModel& model) { return !model.failure.empty(); });
   const int exit_code = has_failures ? kSomeCasesFailed : 0;
   if (flags.output.is_json) {
-    answer_json(flags.others.empty() ? json_of(flags, models.front()) : json_of(flags, models));
+    answer_json(flags.others.empty() ? perplexity_json(flags, models.front())
+                                     : perplexity_json(flags, models));
     return exit_code;
   }
-  if (!flags.others.empty()) answer(table_of(models));
-  for (const ScoredModel& model : models) show(flags, model);
+  if (!flags.others.empty()) answer(perplexity_table(models));
+  for (const ScoredModel& model : models) show_perplexity(flags, model);
   return exit_code;
 }
 
@@ -367,6 +271,7 @@ void add_perplexity(CLI::App& app, int& exit_code) {
   command->add_option("--sentences", flags->sentences,
                       "File with a text on each line, scored one by one; the loss is that of all tokens "
                       "together [none]");
+  add_sample_flag(*command, flags->sample);
   add_whole(*command, "--context", flags->context,
             "Tokens per window; 0: the model's context, of several models the shortest; llama.cpp 512, gptq "
             "2048, or less where the model has less [0]");

@@ -13,10 +13,13 @@
 #include "assay/results/choice_json.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/suite_plan.h"
+#include "assay/studies/task.h"
 
 namespace assay::cli {
 
 namespace {
+
+constexpr const char* kShippedModel = "demo";
 
 struct RunFlags {
   MeasureFlags measure;
@@ -44,6 +47,14 @@ std::vector<std::string> skippable() {
   return names;
 }
 
+// The items that ship come from the text of the model that ships, and measure it alone.
+void add_shipped_task(const RunFlags& flags, std::any& options) {
+  auto& own = std::any_cast<TaskOptions&>(options);
+  if (own.file || flags.measure.model.model != kShippedModel || !flags.measure.others.empty()) return;
+  own.file = shipped_file("tasks/continuations.jsonl");
+  own.is_brief = true;
+}
+
 SuiteOptions options_of(const RunFlags& flags) {
   if (flags.measure.folder.empty()) throw UsageError("--output: expected a folder, found an empty name");
   PromptFlags prompt = flags.prompt;
@@ -56,6 +67,7 @@ SuiteOptions options_of(const RunFlags& flags) {
   options.uses_cache = !flags.has_no_cache;
   options.truncation = flags.prompt.truncation();
   for (PlannedStudy& planned : flags.studies.plan(options.precisions, flags.measure.reading())) {
+    if (planned.study->name == "task") add_shipped_task(flags, planned.options);
     if (planned.has_asked_cases) options.asked.insert(planned.study->name);
     options.studies[planned.study->name] = std::move(planned.options);
   }
@@ -97,7 +109,7 @@ std::vector<std::string> names_of(const std::vector<std::filesystem::path>& path
 
 void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
   auto flags = std::make_shared<RunFlags>();
-  flags->measure.model.model = "demo";
+  flags->measure.model.model = kShippedModel;
   flags->measure.folder = "assay-results";
   flags->measure.time_s = 4;
   CLI::App* command = app.add_subcommand("run", "Run every study on a model and write a report");

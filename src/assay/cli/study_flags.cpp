@@ -119,10 +119,11 @@ std::vector<PlannedStudy> StudyFlags::plan(const std::vector<std::string>& preci
     const OptionValue value = is_precision ? OptionValue(precisions) : flag->value(reading);
     const bool is_tokens = flag->name == "max-new-tokens";
     // Everything else that is one number or text changes how a case runs.
-    const bool is_cases =
-        is_precision ? !precisions.empty()
-                     : flag->kind == StudyOption::Kind::wholes || flag->kind == StudyOption::Kind::words ||
-                           flag->kind == StudyOption::Kind::prompts || flag->name == "length";
+    const bool is_cases = is_precision ? !precisions.empty()
+                                       : flag->kind == StudyOption::Kind::wholes ||
+                                             flag->kind == StudyOption::Kind::words ||
+                                             flag->kind == StudyOption::Kind::prompts ||
+                                             flag->name == "length" || flag->name == "task";
     for (const auto& [study, option] : flag->sets) {
       option->set(plan[study].options, value);
       plan[study].has_asked_cases |= is_cases;

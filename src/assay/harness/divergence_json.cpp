@@ -90,7 +90,9 @@ GreedyDivergence greedy_from_json(const JsonReader& json) {
 
 DivergenceJson to_json(const DivergeRequest& request) {
   DivergenceJson json = DivergenceJson::object();
-  if (request.file.empty())
+  if (request.sample_tokens > 0)
+    json["sample_tokens"] = request.sample_tokens;
+  else if (request.file.empty())
     json["ids"] = request.ids;
   else
     json["file"] = request.file;
@@ -104,7 +106,9 @@ DivergenceJson to_json(const DivergeRequest& request) {
 
 DivergeRequest diverge_request_from_json(const JsonReader& json) {
   DivergeRequest request;
-  if (json.has("file") == json.has("ids")) json.fail("expected either file or ids");
+  if (int{json.has("file")} + int{json.has("ids")} + int{json.has("sample_tokens")} != 1)
+    json.fail("expected one of file, ids and sample_tokens");
+  request.sample_tokens = whole_or_none(json, "sample_tokens").value_or(0);
   if (json.has("file")) request.file = json.at("file").text();
   if (json.has("ids")) request.ids = ids_of(json.at("ids"));
   request.context = whole_or_none(json, "context");

@@ -9,6 +9,7 @@
 #include "assay/model/model.h"
 #include "assay/session/audit.h"
 #include "assay/session/perplexity.h"
+#include "assay/session/sampled_text.h"
 
 namespace assay {
 
@@ -73,13 +74,26 @@ class LocalSession : public Session {
                                           .stride = request.stride,
                                           .max_tokens = request.max_tokens,
                                           .should_stop = should_stop_};
-    CorpusDivergence found = request.file.empty() ? diverge_on_ids(loaded_, models, request.ids, options)
-                                                  : diverge_on_file(loaded_, models, request.file, options);
+    CorpusDivergence found = request.sample_tokens > 0 ? diverge_on_sample(models, request)
+                             : request.file.empty()    ? diverge_on_ids(loaded_, models, request.ids, options)
+                                                    : diverge_on_file(loaded_, models, request.file, options);
     if (request.greedy_tokens > 0) add_greedy(models, request, found);
     return found;
   }
 
  private:
+  CorpusDivergence diverge_on_sample(const std::vector<const LoadedModel*>& models,
+                                     const DivergeRequest& request) const {
+    std::int64_t longest = request.context.value_or(loaded_.model->spec().context);
+    for (const LoadedModel* model : models) longest = std::min(longest, model->model->spec().context);
+    SampledText sample = sample_text(loaded_, request.sample_tokens, longest, should_stop_);
+    CorpusDivergence found =
+        diverge_on_ids(loaded_, models, std::move(sample.ids),
+                       {.context = sample.length, .stride = sample.length, .should_stop = should_stop_});
+    found.divergence.protocol += "; " + sample.label;
+    return found;
+  }
+
   // As many new tokens as the shortest context leaves room for; nothing where it leaves none.
   void add_greedy(const std::vector<const LoadedModel*>& models, const DivergeRequest& request,
                   CorpusDivergence& found) const {

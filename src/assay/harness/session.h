@@ -40,10 +40,12 @@ struct CorpusRequest {
   ScoreThrough through = ScoreThrough::prefill;
 };
 
-// A text, or token ids where no file is named, on which models are compared token by token.
+// A text, or where no file is named token ids, or a sample that the baseline writes, on which models are
+// compared token by token.
 struct DivergeRequest {
   std::string file = {};
   std::vector<TokenId> ids = {};
+  std::int64_t sample_tokens = 0;  // a sample's (session/sampled_text.h), whose windows are its sequences
   std::optional<std::int64_t> context = {}, stride = {};  // as in DivergenceOptions
   std::optional<std::int64_t> max_tokens = {};            // the text's first ones; unset: all
   // Greedy generation from the text's first tokens is compared too, where there are new ones.

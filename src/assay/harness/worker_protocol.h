@@ -14,7 +14,7 @@
 //   score      file, context, stride, through                    losses
 //   audit      prompts, new_tokens                               audit
 //   task       file                                              task
-//   diverge    candidates (keys), file or ids, context, stride,  divergence
+//   diverge    candidates (keys), file, ids or sample_tokens,     divergence
 //              max_tokens, greedy_prompt, greedy_tokens (0: none)
 //   prefill    ids                                               seconds, next
 //   decode     ids, new_tokens                                   seconds, step_s, ids, joules (GPU)

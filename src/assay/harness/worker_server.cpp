@@ -91,7 +91,7 @@ OrderedJson WorkerServer::State::reply_to(const std::string& line) {
 
 OrderedJson WorkerServer::State::diverge(const JsonReader& request) {
   require_known_keys(request, {"candidates", "file", "ids", "context", "stride", "max_tokens",
-                               "greedy_prompt", "greedy_tokens"});
+                               "greedy_prompt", "greedy_tokens", "sample_tokens"});
   std::vector<Session*> candidates;
   for (const std::string& key : request.at("candidates").texts())
     candidates.push_back(&model_of(key).session());

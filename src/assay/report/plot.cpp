@@ -79,6 +79,10 @@ void make_drawable(Plot& plot) {
     for (double* value : {&box.low, &box.first, &box.median, &box.third, &box.high}) *value = bounded(*value);
   for (PlotSpan& span : plot.spans)
     for (double* value : {&span.from, &span.to}) *value = std::max(0.0, bounded(*value));
+  for (PlotCell& cell : plot.cells) cell.value = bounded(cell.value);
+  std::erase_if(plot.cells, [&](const PlotCell& cell) {
+    return cell.lane >= plot.categories.size() || cell.column >= plot.columns.size();
+  });
   std::erase_if(plot.spans, [&](const PlotSpan& span) { return span.lane >= plot.categories.size(); });
 }
 
@@ -88,6 +92,8 @@ bool has_points(const Plot& plot) {
       return !plot.boxes.empty();
     case PlotForm::spans:
       return !plot.spans.empty();
+    case PlotForm::cells:
+      return !plot.cells.empty();
     case PlotForm::standard:
     case PlotForm::stacked:
       break;
@@ -114,6 +120,8 @@ std::string to_svg(const Plot& any) {
       return boxes_plot(plot);
     case PlotForm::spans:
       return spans_plot(plot);
+    case PlotForm::cells:
+      return cells_plot(plot);
     case PlotForm::standard:
       break;
   }
@@ -134,6 +142,7 @@ std::string described(const Plot& plot) {
                                        : fmt::format("{}: {:.4g} at {:.4g}", series.name, p.y, p.x));
     }
   for (const PlotBox& box : plot.boxes) add(box.text);
+  for (const PlotCell& cell : plot.cells) add(cell.text);
   std::string text = plot.y_label.empty() || plot.form == PlotForm::spans
                          ? fmt::format("Across: {}.", plot.x_label)
                          : fmt::format("Across: {}; up: {}.", plot.x_label, plot.y_label);

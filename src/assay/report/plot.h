@@ -42,9 +42,17 @@ struct PlotSpan {
   std::string text = {};
 };
 
+// A value of a lane and a column.
+struct PlotCell {
+  std::size_t lane = 0, column = 0;
+  double value = 0;
+  std::string text = {};
+};
+
 // standard: lines over numbers, or where categories are given one bar each, drawn sideways with its name.
 // stacked: a bar each, of a part from each series. boxes, spans: a lane each.
-enum class PlotForm { standard, stacked, boxes, spans };
+// cells: a heat map of lanes and columns, whose shades are logarithmic.
+enum class PlotForm { standard, stacked, boxes, spans, cells };
 
 struct Plot {
   std::string title = {}, subtitle = {};
@@ -56,6 +64,8 @@ struct Plot {
   bool has_zero = true;                     // where lines are drawn: the upright axis begins at 0
   std::vector<PlotBox> boxes = {};          // by category
   std::vector<PlotSpan> spans = {};
+  std::vector<std::string> columns = {};  // a heat map's
+  std::vector<PlotCell> cells = {};
   std::string caption = {};  // sentences that stand below it in a report
 };
 

@@ -44,15 +44,22 @@ std::string interval_cell(const Value& value) {
   return fmt::format("-{:.1f}/+{:.1f}%", below, above);
 }
 
+// Throughput is latency the other way round where every row generates the same tokens, and a column of
+// quality tells more.
+int rank_in(const Metric& m, Scenario scenario) {
+  constexpr int kSaidTwice = 4;
+  return scenario == Scenario::tradeoff && m.tag == "tokens_per_sec" ? kSaidTwice : m.rank;
+}
+
 // Adds a column for the metric, and one for its interval, where a row has them.
-void add_metric(Table& table, const Metric& m, const RowList& rows, int interval_rank) {
+void add_metric(Table& table, const Metric& m, const RowList& rows, int rank, int interval_rank) {
   if (!some_has(rows, m.tag)) return;
   const int decimals = decimals_of(m, rows);
   const bool has_interval = m.shows_interval && std::any_of(rows.begin(), rows.end(), [&](const Row* row) {
                               const Value* value = row->find(m.tag);
                               return value != nullptr && value->interval;
                             });
-  table.add_column(m.column_head(), true, m.rank);
+  table.add_column(m.column_head(), true, rank);
   if (has_interval) table.add_column("95 % CI", true, interval_rank);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Value* value = rows[i]->find(m.tag);
@@ -129,7 +136,7 @@ Table scenario_table(const ResultSet& results, Scenario scenario) {
   constexpr int kIntervalRank = 5;
   for (const Metric& m : metric_catalogue()) {
     if (!m.tables.has(scenario)) continue;
-    add_metric(table, m, rows, kIntervalRank);
+    add_metric(table, m, rows, rank_in(m, scenario), kIntervalRank);
     if (m.tag == "total_latency_s") add_verdicts(table, rows, results);
   }
   return table;
@@ -138,7 +145,7 @@ Table scenario_table(const ResultSet& results, Scenario scenario) {
 Table every_metric_table(const ResultSet& results, Scenario scenario) {
   const RowList rows = rows_of(results, scenario);
   Table table = labelled(rows, scenario);
-  for (const Metric& m : metric_catalogue()) add_metric(table, m, rows, m.rank);
+  for (const Metric& m : metric_catalogue()) add_metric(table, m, rows, m.rank, m.rank);
   return table;
 }
 
@@ -156,7 +163,8 @@ Table build_results_table(const ResultSet& results) {
     table.rows.push_back(std::move(line));
   }
   for (const Metric& m : metric_catalogue())
-    if (!m.tables.is_empty() || m.tag == "avg_latency_per_token_ms") add_metric(table, m, rows, m.rank);
+    if (!m.tables.is_empty() || m.tag == "avg_latency_per_token_ms")
+      add_metric(table, m, rows, m.rank, m.rank);
   return table;
 }
 

@@ -66,5 +66,6 @@ std::string bars_plot(const Plot& plot);
 std::string stacked_plot(const Plot& plot);
 std::string boxes_plot(const Plot& plot);
 std::string spans_plot(const Plot& plot);
+std::string cells_plot(const Plot& plot);
 
 }  // namespace assay::report

@@ -1,7 +1,6 @@
 #include "assay/results/compare_results.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -71,6 +70,7 @@ class Comparer {
         add(*old, *now, tag);
     for (const char* tag : {kLatencyTag, kThroughputTag}) add_all_cases(tag);
     for (const char* tag : {kLatencyTag, kThroughputTag, kPerplexityTag}) judge_all(tag);
+    compared_.quality = quality_rows(a_, b_);
     return std::move(compared_);
   }
 
@@ -239,65 +239,6 @@ class Comparer {
   std::set<std::string> sized_;
 };
 
-struct RuleName {
-  std::string_view name;
-  FailureRule::What what;
-  const char* tag;
-};
-constexpr RuleName kRuleNames[] = {
-    {"latency", FailureRule::What::latency, kLatencyTag},
-    {"slower", FailureRule::What::latency, kLatencyTag},
-    {"faster", FailureRule::What::faster, kLatencyTag},
-    {"throughput", FailureRule::What::throughput, kThroughputTag},
-    {"memory", FailureRule::What::memory, kMemoryTag},
-    {"size", FailureRule::What::size, kSizeTag},
-    {"perplexity", FailureRule::What::perplexity, kPerplexityTag},
-    {"worse", FailureRule::What::perplexity, kPerplexityTag},
-};
-
-FailureRule failure_rule(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  const std::string what = text.substr(0, colon);
-  std::string number = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (!number.empty() && number.back() == '%') number.pop_back();
-  double percent = 0;
-  const auto [stop, code] = std::from_chars(number.data(), number.data() + number.size(), percent);
-  const bool is_number =
-      code == std::errc() && stop == number.data() + number.size() && percent >= 0 && percent <= 1000;
-  const auto* rule = std::find_if(std::begin(kRuleNames), std::end(kRuleNames),
-                                  [&](const RuleName& known) { return known.name == what; });
-  if (!is_number || rule == std::end(kRuleNames))
-    throw FieldError("fail_on",
-                     "expected latency, slower, faster, throughput, memory, size, perplexity or worse and "
-                     "how many per cent are too many, as in slower:3%, found '{}'",
-                     text);
-  return {rule->what, percent / 100, text};
-}
-
-bool is_broken(const Comparison& c, const FailureRule& rule) {
-  const double more = 1 + rule.margin;
-  switch (rule.what) {
-    case FailureRule::What::memory:
-    case FailureRule::What::size:
-      return c.ratio > more;
-    case FailureRule::What::faster:
-    case FailureRule::What::throughput:
-      return c.interval && c.interval->high < 1 && c.ratio < 1 / more;
-    case FailureRule::What::latency:
-    case FailureRule::What::perplexity:
-      break;
-  }
-  return c.interval && c.interval->low > 1 && c.ratio > more;
-}
-
-// What makes a difference of `asked` show: an error shrinks with the square root of the replicates.
-std::string what_shows(const Comparison& c, double asked) {
-  const double times = std::pow(c.detectable_difference / asked, 2);
-  if (c.metric == kPerplexityTag) return fmt::format("with a text of {:.2g} times the length", times);
-  return fmt::format("with about {} processes (--processes)",
-                     static_cast<std::int64_t>(std::min(1e9, std::ceil(c.processes * times))));
-}
-
 }  // namespace
 
 std::string ComparedRow::place() const {
@@ -324,55 +265,6 @@ ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double m
                                           a.build.compiler, a.build.type, b.build.version, b.build.compiler,
                                           b.build.type));
   return compared;
-}
-
-std::vector<FailureRule> failure_rules(const std::string& text) {
-  std::vector<FailureRule> rules;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    rules.push_back(failure_rule(text.substr(at, comma - at)));
-    at = comma + 1;
-  }
-  return rules;
-}
-
-RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule) {
-  std::string tag;
-  for (const RuleName& known : kRuleNames)
-    if (known.what == rule.what) tag = known.tag;
-  RuleOutcome outcome;
-  std::vector<const Comparison*> judged;
-  const auto judge = [&](const ComparedRow& row, const std::string& where) {
-    if (row.comparison.metric != tag) return;
-    const std::string& why = row.unlike.empty() ? row.untested : row.unlike;
-    if (!why.empty()) throw Error("'{}' cannot be judged: {}: {}", rule.text, where, why);
-    judged.push_back(&row.comparison);
-    if (is_broken(row.comparison, rule)) outcome.broken.push_back(row);
-  };
-  for (const ComparedRow& row : compared.all_cases) judge(row, row.place());
-  for (const ComparedRow& row : compared.rows) judge(row, row.place());
-  outcome.failed = compared.failed;
-  if (judged.empty()) {
-    if (outcome.is_broken()) return outcome;
-    throw Error("'{}' cannot be judged: the runs have no case in common that measured {}", rule.text,
-                metric(tag).title);
-  }
-  const auto shows_more = [](const Comparison* x, const Comparison* y) {
-    return x->detectable_difference < y->detectable_difference;
-  };
-  const bool is_of_processes = tag == kLatencyTag || tag == kThroughputTag;
-  const Comparison& by = is_of_processes ? **std::min_element(judged.begin(), judged.end(), shows_more)
-                                         : **std::max_element(judged.begin(), judged.end(), shows_more);
-  outcome.detectable_difference = by.detectable_difference;
-  const double asked = kShown * rule.margin;
-  if (!outcome.is_broken() && rule.margin > 0 && by.detectable_difference > asked)
-    throw Error(
-        "'{}' cannot be judged: nothing breaks it, but nine in ten times these runs show no difference below "
-        "{:.2g} "
-        "%, and {:.2g} % should show. Repeat {} {}",
-        rule.text, 100 * by.detectable_difference, 100 * asked, compared.are_interleaved ? "it" : "both",
-        what_shows(by, asked));
-  return outcome;
 }
 
 }  // namespace assay

@@ -1,9 +1,11 @@
 // The results of two runs, row by row.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "assay/results/quality_gate.h"
 #include "assay/results/results.h"
 
 namespace assay {
@@ -24,6 +26,7 @@ struct ComparedResults {
   std::vector<ComparedRow> rows;    // cases in both, in A's order, a row for each metric
   // Of all cases together: their mean ratio, which a change that slows everything down a little shows first.
   std::vector<ComparedRow> all_cases;
+  std::vector<QualityRow> quality;  // divergences of B, and accuracies of both, which limits are held against
   std::vector<std::string> only_a, only_b;
   std::vector<std::string> failed;  // measured in A, failed in B: "trade-off | nf4 | nf4: not enough memory"
   bool are_interleaved = false;     // the processes of the two runs took turns
@@ -41,20 +44,24 @@ struct ComparedResults {
 //   The levels of all tests of one kind of metric are corrected together.
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin);
 
-// What makes a comparison fail: METRIC:PERCENT.
+// What makes a comparison fail: METRIC:PERCENT, or METRIC:LIMIT of a figure of B alone.
 struct FailureRule {
-  enum class What { latency, faster, throughput, memory, size, perplexity } what = What::latency;
-  double margin = 0.03;
-  std::string text;  // as it was given
+  enum class What { latency, faster, throughput, memory, size, perplexity, accuracy, kl, agreement };
+  What what = What::latency;
+  double margin = 0.03;  // for kl and agreement, the limit itself
+  std::string text;      // as it was given
+  bool is_limit() const { return what == What::kl || what == What::agreement; }
 };
 // "latency:3%" or "slower:3%", "faster:3%", "throughput:3%", "memory:0%", "size:0%", "perplexity:1%" or
-// "worse:1%"; several joined by commas. Throws FieldError.
+// "worse:1%", "accuracy:1%" (percentage points), "kl:0.02" (nats), "agreement:0.98" or "agreement:98%";
+// several joined by commas. Throws FieldError.
 std::vector<FailureRule> failure_rules(const std::string& text);
 // What a rule says of a comparison.
 struct RuleOutcome {
-  std::vector<ComparedRow> broken;  // that break it
-  std::vector<std::string> failed;  // cases that B could not run, which break every rule
-  bool is_broken() const { return !broken.empty() || !failed.empty(); }
+  std::vector<ComparedRow> broken;        // that break it
+  std::vector<std::string> beyond_limit;  // rows that break a rule of quality, with place and figure
+  std::vector<std::string> failed;        // cases that B could not run, which break every rule
+  bool is_broken() const { return !broken.empty() || !beyond_limit.empty() || !failed.empty(); }
   // Relative: differences from here on are found with a chance of 90 %; of bytes 0, since any is.
   double detectable_difference = 0;
 };
@@ -63,8 +70,11 @@ struct RuleOutcome {
 // judges nothing, where a row that it should judge has no test, and where nothing is broken but a difference
 // of kShown margins would have been missed too often: a gate that looks away is none. A difference of all
 // cases shows in any of them, or in all together; one of perplexity in its own row alone. A margin of 0 asks
-// for what can be found at all.
+// for what can be found at all. Rules of quality are judged as judge_limit() says, accuracies of all rows
+// corrected together; an Error names the first row that is undecided, where none breaks the rule.
 inline constexpr double kShown = 2;
 RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule);
+// The same of rows of quality alone, by a rule of quality.
+RuleOutcome judge_quality(std::span<const QualityRow> rows, const FailureRule& rule);
 
 }  // namespace assay

@@ -12,10 +12,11 @@ constexpr Metric kQuality[] = {
      .head = "KL",
      .unit = "nats/token",
      .better = Better::lower,
+     .shown_unit = "nats",
      .decimals = 4,
      .shows_interval = true,
      .tables = {At::tradeoff, At::divergence},
-     .rank = 4,
+     .rank = 2,
      .definition = "Mean over the scored tokens of KL(baseline || candidate) of the next-token distributions "
                    "at temperature 1: sum of p (ln p - ln q) over the vocabulary."},
     {.tag = "kl_median",

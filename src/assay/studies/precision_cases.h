@@ -37,6 +37,9 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
 std::vector<Case> precision_cases(const ExperimentContext& context, Scenario scenario,
                                   const std::vector<std::string>& precisions, const Prompt& prompt,
                                   std::int64_t new_tokens);
+// Precisions of each kind, one each: the first of all, bfloat16, int8-dynamic and nf4, with the LM head as it
+// is; what is no named precision counts as one.
+std::vector<RunConfig> one_of_each_kind(const std::vector<RunConfig>& configurations);
 // Within a budget a precision of each kind comes first: the first of all, bfloat16, int8-dynamic and nf4,
 // with the LM head as it is. `cases` have those configurations, in their order; each gets its text of the
 // list.

@@ -101,15 +101,23 @@ std::vector<Case> precision_cases(const ExperimentContext& context, Scenario sce
   return cases;
 }
 
+std::vector<RunConfig> one_of_each_kind(const std::vector<RunConfig>& configurations) {
+  constexpr Preset kFirst[] = {Preset::float32, Preset::bfloat16, Preset::int8_dynamic, Preset::nf4};
+  std::vector<RunConfig> chosen;
+  for (const RunConfig& own : configurations)
+    if (chosen.empty() || !own.precision ||
+        (!own.quantize_head &&
+         std::find(std::begin(kFirst), std::end(kFirst), *own.precision) != std::end(kFirst)))
+      chosen.push_back(own);
+  return chosen;
+}
+
 void add_precisions(const ExperimentContext& context, const std::vector<std::string>& precisions,
                     const std::vector<RunConfig>& configurations, CostedStudy& costed) {
-  constexpr Preset kFirst[] = {Preset::float32, Preset::bfloat16, Preset::int8_dynamic, Preset::nf4};
-  for (std::size_t i = 0; i < configurations.size(); ++i) {
-    const RunConfig& own = configurations[i];
-    costed.cases[i].is_essential = i == 0 || !own.precision ||
-                                   (!own.quantize_head && std::find(std::begin(kFirst), std::end(kFirst),
-                                                                    *own.precision) != std::end(kFirst));
-  }
+  const std::vector<RunConfig> essential = one_of_each_kind(configurations);
+  for (std::size_t i = 0; i < configurations.size(); ++i)
+    costed.cases[i].is_essential =
+        std::find(essential.begin(), essential.end(), configurations[i]) != essential.end();
   for (const std::string& text : precisions_or_default(context, precisions))
     for (const RunConfig& own : choose_configurations(context, {text}).configurations)
       for (CostedCase& c : costed.cases)

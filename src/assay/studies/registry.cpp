@@ -80,8 +80,9 @@ std::vector<const PlannedStudy*> in_order(const ExperimentContext& context,
       order.push_back(&planned);
   }
   if (!context.choice || context.choice->is_whole()) return order;
-  static constexpr std::string_view kNeeded[] = {
-      "baseline", "trade-off", "perplexity", "divergence", "ablation", "batches", "lengths", "edge", "noise"};
+  static constexpr std::string_view kNeeded[] = {"baseline", "trade-off", "perplexity", "divergence",
+                                                 "task",     "ablation",  "batches",    "lengths",
+                                                 "edge",     "noise"};
   const auto place = [](const PlannedStudy* planned) {
     return std::find(std::begin(kNeeded), std::end(kNeeded), planned->study->name) - std::begin(kNeeded);
   };

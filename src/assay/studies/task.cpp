@@ -32,7 +32,9 @@ std::filesystem::path task_file(const TaskOptions& options) {
 
 std::vector<RunConfig> task_configurations(const ExperimentContext& context, const TaskOptions& options) {
   if (!options.configurations.empty()) return options.configurations;
-  return choose_configurations(context, precisions_or_default(context, options.precisions)).configurations;
+  std::vector<RunConfig> all =
+      choose_configurations(context, precisions_or_default(context, options.precisions)).configurations;
+  return options.is_brief && options.precisions.empty() ? one_of_each_kind(all) : all;
 }
 
 std::string task_key(const RunConfig& configuration) {
@@ -258,7 +260,10 @@ Study task_study() {
        .example = "assay task demo models/demo/tasks/continuations.jsonl --precision float32,nf4",
        .options = {option("precision", &Options::precisions, "Precisions to compare"),
                    option("task", &Options::file, "File with an item of a task on each line",
-                          {.shown_default = "none: no task is scored"})},
+                          {.name_in_run = "task",
+                           .shown_default = "none: no task is scored; of the model that ships, the task "
+                                            "that ships, in a few precisions"})},
+       .is_in_suite = true,
        .has_own_command = true,
        .takes_models = true,
        .cases = task_cases,

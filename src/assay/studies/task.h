@@ -17,6 +17,8 @@ struct TaskOptions {
   std::vector<RunConfig> configurations = {};      // the first is what the others are compared with;
   std::vector<std::string> precisions = {};        // empty: made of these, as choose_configurations() does
   std::optional<std::filesystem::path> file = {};  // items, as session/task_items.h has them
+  // Of the default precisions one of each kind alone answers: where a run adds a task that nobody asked for.
+  bool is_brief = false;
 };
 // A row per configuration: accuracy with Wilson's interval, accuracy per character and per byte, or the
 // perplexities of completions; the answers to all items; and against the first configuration flips, the

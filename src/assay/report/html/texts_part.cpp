@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "assay/base/format.h"
+#include "assay/report/generated_texts.h"
 #include "assay/report/html/markup.h"
 #include "assay/report/prose/prose.h"
 #include "assay/report/table.h"
@@ -12,56 +13,8 @@ namespace {
 
 constexpr std::size_t kLongestShown = 20000;  // bytes of a text; the rest is in results.json
 
-// One text, and all whose it is.
-struct Writing {
-  std::string text;
-  std::vector<std::string> labels;
-};
-struct PromptTexts {
-  std::string prompt;
-  std::vector<Writing> writings;  // the first is the baseline's
-};
-
 bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
-}
-
-// Where b first differs from a, at the beginning of a character.
-std::size_t first_difference(const std::string& a, const std::string& b) {
-  std::size_t at = 0;
-  while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
-  while (at > 0 && ((at < b.size() && is_continuation(b[at])) || (at < a.size() && is_continuation(a[at]))))
-    --at;
-  return at;
-}
-
-std::int64_t characters_in(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); });
-}
-
-std::vector<PromptTexts> texts_by_prompt(const ResultSet& results) {
-  // The baseline's text stands among those of the precisions too.
-  const auto is_repeated = [&](const GeneratedText& text) {
-    return text.scenario == Scenario::baseline &&
-           std::any_of(results.texts.begin(), results.texts.end(), [&](const GeneratedText& other) {
-             return other.prompt == text.prompt && other.scenario == Scenario::tradeoff;
-           });
-  };
-  std::vector<PromptTexts> all;
-  for (const GeneratedText& t : results.texts) {
-    if (is_repeated(t)) continue;
-    auto at =
-        std::find_if(all.begin(), all.end(), [&](const PromptTexts& p) { return p.prompt == t.prompt; });
-    if (at == all.end()) at = all.insert(all.end(), {t.prompt, {}});
-    const std::string label = t.scenario == Scenario::tradeoff ? t.generated_by : t.label;
-    const auto same = std::find_if(at->writings.begin(), at->writings.end(),
-                                   [&](const Writing& w) { return w.text == t.text; });
-    if (same == at->writings.end())
-      at->writings.push_back({t.text, {label}});
-    else
-      same->labels.push_back(label);
-  }
-  return all;
 }
 
 std::string shown_part(std::string_view text) {
@@ -74,10 +27,7 @@ std::string shown_part(std::string_view text) {
 // The first word from `at` on is marked.
 std::string marked(const std::string& text, std::size_t at) {
   if (at >= text.size()) return shown_part(text) + "<mark>(ends here)</mark>";
-  std::size_t end = text.find_first_of(" \n", at + 1);
-  constexpr std::size_t kLongestMark = 40;
-  end = std::min({end, at + kLongestMark, text.size()});
-  while (end < text.size() && is_continuation(text[end])) ++end;
+  const std::size_t end = end_of_difference(text, at);
   return fmt::format("{}<mark>{}</mark>{}", shown_part(text.substr(0, at)),
                      html_text(text.substr(at, end - at)), shown_part(text.substr(end)));
 }
@@ -102,6 +52,8 @@ std::string written(const Writing& writing, const std::string& shown) {
 
 std::string texts_part(const ResultSet& results) {
   std::string text;
+  if (const auto degradation = visible_degradation(results))
+    text += html_paragraph(sentence_of(*degradation));
   for (const PromptTexts& p : texts_by_prompt(results)) {
     // Edge cases have no prompt of their own here, and nothing to be compared with.
     const bool is_compared = !p.prompt.empty();
@@ -117,6 +69,8 @@ std::string texts_part(const ResultSet& results) {
       if (differs)
         text += fmt::format("<p class=\"note\">Differs from the first text after {}.</p>\n",
                             counted(characters_in(std::string_view(w.text).substr(0, at)), "character"));
+      if (const std::string repetition = is_compared ? repetition_of(w, base) : ""; !repetition.empty())
+        text += fmt::format("<p class=\"note\">{}</p>\n", html_words(repetition));
       text += written(w, differs ? marked(w.text, at) : shown_part(w.text));
     }
     text += "</div>\n";

@@ -11,6 +11,7 @@
 #include "assay/results/limited_choice.h"
 #include "assay/results/results.h"
 #include "assay/results/takeaways.h"
+#include "assay/results/text_quality.h"
 
 namespace assay::report {
 
@@ -48,6 +49,9 @@ std::vector<std::string> sentences_of(std::span<const LeftOut> left_out);
 
 // What --fail-on says of a comparison, a line for each row that breaks the rule.
 std::vector<std::string> broken_by(const RuleOutcome& outcome);
+
+// From which precision on generated texts are visibly worse, with the text that shows it.
+std::string sentence_of(const VisibleDegradation& degradation);
 
 // "45 s", "12 min", "1.5 h".
 std::string shown_duration(double seconds);

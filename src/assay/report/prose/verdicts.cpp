@@ -153,6 +153,7 @@ std::vector<std::string> broken_by(const RuleOutcome& outcome) {
   std::vector<std::string> lines;
   for (const ComparedRow& row : outcome.broken)
     lines.push_back(fmt::format("{}: {}", row.place(), sentence_of(row)));
+  lines.insert(lines.end(), outcome.beyond_limit.begin(), outcome.beyond_limit.end());
   for (const std::string& failed : outcome.failed) lines.push_back("failed in B: " + failed);
   return lines;
 }

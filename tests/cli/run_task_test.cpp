@@ -1,0 +1,64 @@
+// assay run --task: a column of accuracy beside speed and memory, of a task of the user's own and of the one
+// that ships.
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "support/fixtures.h"
+#include "support/program.h"
+#include "support/temporary_folder.h"
+
+namespace assay::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class CliRunTask : public testing::Test {
+ protected:
+  ProgramResult run(const std::string& model, std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", model, "-p", "the", "-n", "3", "--processes", "1", "-r", "1",
+                               "--precision", "float32,nf4", "--skip",
+                               "noise,lengths,ablation,batches,perplexity,divergence,edge", "-o", out_});
+    return run_program(more);
+  }
+  // By label, of the trade-off; null where it has none.
+  std::map<std::string, Json> accuracies() const {
+    std::map<std::string, Json> all;
+    const Json json = Json::parse(read_file(out_ + "/results.json"));
+    for (const Json& row : json["rows"])
+      if (row["scenario"] == "trade-off")
+        all[row["label"]] = row["values"].contains("accuracy") ? row["values"]["accuracy"]["value"] : Json();
+    return all;
+  }
+
+  TemporaryFolder folder_;
+  const std::string out_ = folder_ / "out";
+};
+
+TEST_F(CliRunTask, HasAColumnOfTheUsersTask) {
+  const std::string model = fixture("quality/gpt2").string(),
+                    items = fixture("quality/choices.jsonl").string();
+  const ProgramResult result = run(model, {"--task", items});
+  expect_success(result);
+  EXPECT_NE(result.out.find("Accuracy (%)"), std::string::npos) << result.out;
+  const auto found = accuracies();
+  const Json expected = Json::parse(read_file(fixture("quality/expected.json").string()));
+  EXPECT_NEAR(found.at("float32").get<double>(), expected["gpt2"]["lm-eval"]["choices"]["acc"].get<double>(),
+              1e-9)
+      << "lm-eval's";
+  EXPECT_TRUE(found.at("nf4").is_number());
+  expect_failure(run(model, {"--task", folder_ / "absent.jsonl"}), 1, {"absent.jsonl"});
+  // A model of the user's own scores no task unasked.
+  expect_success(run(model, {}));
+  EXPECT_TRUE(accuracies().at("float32").is_null());
+}
+
+TEST_F(CliRunTask, HasAColumnOfTheTaskThatShips) {
+  expect_success(run("demo", {}));
+  const auto found = accuracies();
+  EXPECT_GT(found.at("float32"), 0.4);
+  EXPECT_GT(found.at("nf4"), 0.4);
+}
+
+}  // namespace
+}  // namespace assay::test
