@@ -12,7 +12,7 @@ namespace assay::report {
 
 namespace {
 
-constexpr std::size_t kColumns = 7;     // of the one table
+constexpr std::size_t kColumns = 7;     // in the one table
 constexpr std::size_t kTableRows = 24;  // beyond which it is folded too
 constexpr std::size_t kTakeawaysShown = 5;
 
