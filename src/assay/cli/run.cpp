@@ -2,6 +2,7 @@
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
+#include "assay/cli/live_screen.h"
 #include "assay/cli/measure.h"
 #include "assay/cli/study_flags.h"
 #include "assay/harness/sweep.h"
@@ -16,7 +17,7 @@ struct RunFlags {
   MeasureFlags measure;
   PromptFlags prompt;
   StudyFlags studies;
-  std::string skipped;
+  std::string skipped, watched;
   std::int64_t max_new_tokens = 50;
   bool has_no_cache = false;
   const CLI::Option* tokens = nullptr;
@@ -61,6 +62,7 @@ SuiteOptions options_of(const RunFlags& flags) {
 }
 
 int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) try {
+  if (!flags.watched.empty()) return watch_run(flags.watched);
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   measuring.name_baseline();
@@ -111,6 +113,8 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
       "--skip", flags->skipped,
       fmt::format("Studies to leave out, joined by commas: {} [none]", fmt::join(skippable(), ",")));
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
+  command->add_option("--watch", flags->watched,
+                      "Folder of a run in another terminal: shows what it has measured, until it ends");
   command->footer("Example: assay run demo -o results");
   command->callback(
       [flags, command, command_line, &exit_code] { exit_code = run_all(*flags, *command, command_line); });

@@ -57,7 +57,8 @@ std::string shown_duration(double seconds);
 std::string with_commas(std::int64_t number);
 // "5.2 MiB".
 std::string shown_mebibytes(double bytes);
-// "a", "a and b", "a, b and 3 others".
+// "a", "a and b", "a, b and 3 others"; of configurations that share the format of their LM head, "nf4 and fp4
+// with lm_head int8".
 std::string joined(std::span<const std::string> labels);
 
 }  // namespace assay::report
