@@ -143,6 +143,25 @@ TEST_F(CliRunReport, LimitsAreAnsweredByARunAndWithoutAModel) {
                  {"--limit", "memory", "700MiB", "'2'"});
 }
 
+TEST_F(CliRunReport, ReportSpeaksTheFormatsOfOtherTools) {
+  expect_success(run());
+  const auto printed = [&](const char* format) {
+    const ProgramResult result = run_program({"report", out_, "--format", format});
+    expect_success(result);
+    return result.out;
+  };
+  EXPECT_EQ(printed("md"), read_file(out_ + "/report.md"));
+  EXPECT_TRUE(printed("github").starts_with("## Assay: "));
+  for (const char* format : {"benchmark-action", "benchmark-action-bigger"}) {
+    const Json entries = Json::parse(printed(format));
+    ASSERT_FALSE(entries.empty()) << format;
+    EXPECT_TRUE(entries[0]["value"].is_number());
+  }
+  EXPECT_TRUE(printed("openmetrics").ends_with("# EOF\n"));
+  expect_failure(run_program({"report", out_, "--format", "toml"}), 2, {"--format", "openmetrics", "'toml'"});
+  expect_failure(run_program({"report", out_, "--format", "md", "--json"}), 2, {"--json", "--format md"});
+}
+
 TEST_F(CliRunReport, ReportWithoutAFolderWritesNothing) {
   expect_success(run());
   const ProgramResult result = run_program({"report", out_ + "/results.json"}, {.folder = folder_.path()});

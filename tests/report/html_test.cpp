@@ -9,6 +9,7 @@
 #include "assay/report/result_document.h"
 #include "assay/report/written_results.h"
 #include "assay/results/metric.h"
+#include "assay/results/results_json.h"
 #include "support/result_sets.h"
 #include "support/xml.h"
 
@@ -138,8 +139,20 @@ TEST(HtmlPage, EmbedsItsData) {
   ResultSet results = test::full_results();
   results.rows[0].step_s = {std::vector<double>(100, 0.001)};
   std::string page = html_of(results);
-  EXPECT_EQ(nlohmann::json::parse(embedded(page, "results-json")), nlohmann::json(results_json(results)));
+  const auto data = nlohmann::ordered_json::parse(embedded(page, "results-json"));
+  EXPECT_EQ(body_of(html_of(results_from_json(data, "the page"))), body_of(page)) << "no figure is lost";
+  EXPECT_EQ(data["texts"], results_json(results)["texts"]);
   EXPECT_EQ(page.find("data-without"), std::string::npos);
+  // A sample has the digits of its clock; what is counted or scored has all.
+  results.rows[0].set("total_latency_s", value_of_repeats({0.00044941100000000004, 0.0004049940000000001}));
+  results.rows[0].set("perplexity", 12.345678901234567);
+  results.rows[0].set("current_rss_bytes", value_of_repeats({12345678901.0, 12345678903.0}));
+  results.rows[0].step_s = {{0.00034407400000000003}};
+  const auto rounded = nlohmann::json::parse(embedded(html_of(results), "results-json"))["rows"][0];
+  EXPECT_EQ(rounded["values"]["total_latency_s"]["samples"].dump(), "[0.000449411,0.000404994]");
+  EXPECT_EQ(rounded["step_s"].dump(), "[[0.000344074]]");
+  EXPECT_EQ(rounded["values"]["perplexity"]["value"], 12.345678901234567);
+  EXPECT_EQ(rounded["values"]["current_rss_bytes"]["samples"][0], 12345678901.0);
   // Decode steps are what makes a file large.
   results.rows[0].step_s.assign(400, std::vector<double>(1000, 0.0001234567));
   page = html_of(results);

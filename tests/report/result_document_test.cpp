@@ -21,7 +21,7 @@ TEST(ResultDocument, OnATerminal) {
             "Precision     Weights (MiB)  Latency (ms)  vs. float32  Tokens/s  Perplexity\n"
             "------------  -------------  ------------  -----------  --------  ----------\n"
             "float32                16.0           200  -               250.0      20.000\n"
-            "nf4                     2.5           100  2x faster       500.0      22.000\n"
+            "nf4                     2.5           100  faster 2x       500.0      22.000\n"
             "fp4 (failed)              -             -  -                   -           -\n"
             "\n"
             "Generated texts\n"

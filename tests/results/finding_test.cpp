@@ -93,6 +93,11 @@ TEST(Prose, NamesFactorsNumbersAndLists) {
   EXPECT_EQ(first(5), "a, b, c, d and 1 other");
   EXPECT_EQ(first(6), "a, b, c, d and 2 others");
   EXPECT_EQ(report::joined(std::vector<std::string>{"nf4, lm_head nf4", "fp4"}), "nf4, lm_head nf4; and fp4");
+  // Those that differ in their precision alone share the name of their LM head.
+  EXPECT_EQ(report::joined(std::vector<std::string>{"int8-static, lm_head int8", "llm-int8, lm_head int8"}),
+            "int8-static and llm-int8 with lm_head int8");
+  EXPECT_EQ(report::joined(std::vector<std::string>{"nf4, lm_head nf4", "nf4-dq, lm_head nf4", "fp4"}),
+            "nf4 and nf4-dq with lm_head nf4; and fp4");
 }
 
 }  // namespace

@@ -170,6 +170,16 @@ FolderLock::FolderLock(const std::string& folder, Seconds patience) {
   throw Error("{}: another run is writing into this folder", folder);
 }
 
+bool is_folder_locked(const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / ".lock").string();
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  // A shared lock is refused where another process has an exclusive one; closing gives it back.
+  const bool is_locked = flock(fd, LOCK_SH | LOCK_NB) != 0;
+  close(fd);
+  return is_locked;
+}
+
 FolderLock::~FolderLock() {
   close(fd_);
 }

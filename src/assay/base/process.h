@@ -56,4 +56,7 @@ class FolderLock {
   int fd_ = -1;
 };
 
+// Whether a process holds the lock of this folder now; takes no lock itself.
+bool is_folder_locked(const std::string& folder);
+
 }  // namespace assay

@@ -1,6 +1,7 @@
 #include "assay/cli/measure.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <map>
 #include <optional>
@@ -32,21 +33,6 @@
 namespace assay::cli {
 
 namespace {
-
-// What differs from what was asked for, said before hours of work.
-std::vector<std::string> warnings_of_plan(const std::vector<PredictedCase>& cases) {
-  std::vector<std::string> lines;
-  std::map<std::string, int> times;
-  for (const PredictedCase& p : cases) {
-    for (const Warning& warning : p.spec.warnings)
-      lines.push_back(
-          fmt::format("{}, {}: {}", name_of(p.spec.scenario), p.spec.label, report::sentence_of(warning)));
-    if (++times[p.spec.key()] == 2)
-      lines.push_back(fmt::format("{}, {}: the case was asked for more than once and is measured once",
-                                  name_of(p.spec.scenario), p.spec.label));
-  }
-  return lines;
-}
 
 bool has_failures(const ResultSet& results) {
   return std::any_of(results.rows.begin(), results.rows.end(),
@@ -102,11 +88,11 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
       is_run_(command.get_name() == "run"),
       first_table_(
           [this](const std::string& text) {
-            progress_.clear();
+            screen_.clear();
             note(text);
           },
           Clock::now),
-      progress_(flags.output.shows_progress()) {
+      screen_(flags.output.shows_progress()) {
   refuse_empty_values(command);
   limits_of(flags.limits);
   flags.budget.seconds();
@@ -139,10 +125,24 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   if (flags.max_time_s > 0) options.sweep.max_time_s = flags.max_time_s;
   options.sweep.seed = static_cast<std::uint64_t>(flags.seed);
   options.sweep.should_stop = is_interrupted;
-  options.sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t,
-                                     std::optional<double> left) { progress_.show(time_left(left) + now); };
-  if (!flags.output.is_quiet) options.sweep.on_cases = first_table_.teller();
+  follow(options.sweep);
   experiment_ = std::make_unique<WorkerExperiment>(options);
+}
+
+// A terminal shows all the time what a pipe gets once.
+void Measuring::follow(SweepOptions& sweep) {
+  if (!screen_.is_shown()) {
+    if (!flags_.output.is_quiet) sweep.on_cases = first_table_.teller();
+    return;
+  }
+  sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t, std::optional<double> left) {
+    status_ = time_left(left) + now;
+    screen_.show(status_, live_);
+  };
+  sweep.on_cases = [this](const std::string& study, const std::vector<CaseResult>& cases) {
+    add_to(live_, study, cases);
+    screen_.show(status_, live_);
+  };
 }
 
 void Measuring::name_baseline() {
@@ -214,6 +214,8 @@ void Measuring::begin() {
   journal_ = std::make_unique<Journal>(
       folder / "journal.jsonl", sha256_hex(identity + identity_of_flags() + ASSAY_VERSION), flags_.resumes);
   experiment_->get().sweep.journal = journal_.get();
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  journal_->append("begun", "run", now.count());  // for who watches
   if (flags_.resumes)
     for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
   write_file_atomically(folder / "config.json", config_);
@@ -225,67 +227,6 @@ PredictedSeconds Measuring::predicted_seconds() {
 }
 
 Measuring::~Measuring() = default;
-
-int Measuring::show_plan(const std::vector<Case>& cases, const std::vector<PlannedStudy>& plan) {
-  const std::vector<PredictedCase> predicted = predict_cases(experiment(), experiment_->source(), cases);
-  std::optional<Chosen> chosen;
-  if (!plan.empty() && flags_.budget.seconds()) chosen = chosen_now(plan, {}, 0);
-  if (flags_.output.is_json) {
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const PredictedCase& p : predicted) {
-      nlohmann::ordered_json row = to_json(p.spec);
-      row["predicted_s"] = p.seconds;
-      row["predicted_memory_bytes"] = p.memory.value;
-      row["warnings"] = to_json(p.spec.warnings);
-      if (!p.why_not.empty()) row["error"] = p.why_not;  // it will fail
-      rows.push_back(std::move(row));
-    }
-    nlohmann::ordered_json json{{"cases", rows}};
-    if (chosen) json["budget"] = to_json(*chosen);
-    answer_json(json);
-    return 0;
-  }
-  report::Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MiB)"},
-                      {false, false, false, true, true},
-                      {},
-                      {0, 0, 1, 0, 0}};
-  std::string failures;
-  std::vector<std::pair<Scenario, std::vector<Case>>> sweeps;  // by scenario
-  std::map<std::string, double> seconds;                       // by key
-  for (const PredictedCase& p : predicted) {
-    table.rows.push_back({std::string(name_of(p.spec.scenario)), p.spec.label, p.spec.configuration.label(),
-                          p.why_not.empty() ? fmt::format("{:.3g}", p.seconds) : "fails",
-                          fmt::format("{:.0f}", p.memory.megabytes())});
-    if (!p.why_not.empty()) {
-      failures += fmt::format("{}, {} will fail: {}.\n", name_of(p.spec.scenario), p.spec.label, p.why_not);
-      continue;
-    }
-    if (sweeps.empty() || sweeps.back().first != p.spec.scenario)
-      sweeps.emplace_back(p.spec.scenario, std::vector<Case>{});
-    sweeps.back().second.push_back(p.spec);
-    seconds[p.spec.key()] = p.seconds;
-  }
-  double all = 0;
-  for (const auto& [scenario, members] : sweeps)
-    all +=
-        predicted_sweep_s(members, experiment().sweep, [&](const Case& spec) { return seconds[spec.key()]; });
-  for (const std::string& line : warnings_of_plan(predicted)) note("warning: " + line);
-  answer(report::to_text(table, terminal_width()) + failures +
-         fmt::format("{} about {:.0f} s to warm up and to "
-                     "time. Loading weights, audits and perplexities come "
-                     "on top.\n",
-                     predicted.size() == 1 ? "1 case takes" : fmt::format("{} cases take", predicted.size()),
-                     all));
-  if (chosen) {
-    answer(fmt::format(
-        "Within the budget of {}, with loading, audits and perplexities, this machine's usual speed "
-        "makes it {}.\n",
-        report::shown_duration(chosen->choice.budget_s),
-        report::shown_duration(chosen->choice.predicted_s())));
-    for (const std::string& line : lines_of(*chosen)) answer_text(line + "\n");
-  }
-  return 0;
-}
 
 ResultSet Measuring::new_results() {
   ResultSet results = assay::new_results(experiment());
@@ -355,7 +296,7 @@ int Measuring::finish(ResultSet results) {
 }
 
 int Measuring::finish(ResultSet results, const Answer& answer) {
-  progress_.clear();
+  screen_.clear();
   add_facts(results);
   report::WrittenReports written;
   std::exception_ptr unwritten;

@@ -10,6 +10,7 @@
 #include "assay/base/process.h"
 #include "assay/cli/budget.h"
 #include "assay/cli/console.h"
+#include "assay/cli/live_screen.h"
 #include "assay/cli/options.h"
 #include "assay/harness/case.h"
 #include "assay/harness/context.h"
@@ -72,6 +73,7 @@ class Measuring {
   int finish(ResultSet results, const Answer& answer);
 
  private:
+  void follow(SweepOptions& sweep);
   void add_facts(ResultSet& results) const;
   Chosen chosen_now(const std::vector<PlannedStudy>& plan, const SpeedFactors& factors, double before_s);
   std::string identity_of_flags() const;
@@ -85,7 +87,9 @@ class Measuring {
   const TimePoint begin_ = Clock::now();
   std::vector<LeftOut> left_out_;
   FirstTable first_table_;
-  Progress progress_;
+  LiveScreen screen_;
+  report::LiveTable live_;
+  std::string status_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<WorkerExperiment> experiment_;

@@ -1,16 +1,11 @@
 // assay run: every study in one run, and its report.
-#include <nlohmann/json.hpp>
-
 #include "assay/base/error.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
+#include "assay/cli/live_screen.h"
 #include "assay/cli/measure.h"
 #include "assay/cli/study_flags.h"
 #include "assay/harness/sweep.h"
-#include "assay/report/files.h"
-#include "assay/report/render.h"
-#include "assay/report/result_document.h"
-#include "assay/results/choice_json.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/suite_plan.h"
 #include "assay/studies/task.h"
@@ -25,7 +20,7 @@ struct RunFlags {
   MeasureFlags measure;
   PromptFlags prompt;
   StudyFlags studies;
-  std::string skipped;
+  std::string skipped, watched;
   std::int64_t max_new_tokens = 50;
   bool has_no_cache = false;
   const CLI::Option* tokens = nullptr;
@@ -79,6 +74,7 @@ SuiteOptions options_of(const RunFlags& flags) {
 }
 
 int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) try {
+  if (!flags.watched.empty()) return watch_run(flags.watched);
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   measuring.name_baseline();
@@ -99,10 +95,6 @@ int run_all(const RunFlags& flags, const CLI::App& command, const std::string& c
 } catch (const FieldError& error) {
   if (error.field() == "skipped") throw FieldError("skip", "{}", error.problem());
   throw flags.studies.named_by_flag(error);
-}
-
-std::vector<std::string> names_of(const std::vector<std::filesystem::path>& paths) {
-  return {paths.begin(), paths.end()};
 }
 
 }  // namespace
@@ -133,51 +125,11 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
       "--skip", flags->skipped,
       fmt::format("Studies to leave out, joined by commas: {} [none]", fmt::join(skippable(), ",")));
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
+  command->add_option("--watch", flags->watched,
+                      "Folder of a run in another terminal: shows what it has measured, until it ends");
   command->footer("Example: assay run demo -o results");
   command->callback(
       [flags, command, command_line, &exit_code] { exit_code = run_all(*flags, *command, command_line); });
-}
-
-void add_report(CLI::App& app, int& exit_code) {
-  struct ReportFlags {
-    std::string file, folder;
-    std::vector<std::string> limits;
-    bool is_json = false;
-  };
-  auto flags = std::make_shared<ReportFlags>();
-  CLI::App* command =
-      app.add_subcommand("report", "Write the report of a results.json again; needs no model");
-  command->add_option("RESULTS", flags->file, "The results.json of a run, or its folder")->required();
-  command->add_option("-o,--output", flags->folder, "Folder to write the report to [print it only]");
-  add_limit_option(*command, flags->limits);
-  command->add_flag("--json", flags->is_json, "Print the paths of the written files as JSON");
-  command->footer("Example: assay report assay-results --limit memory=500MiB,ppl-ratio=1.02");
-  command->callback([flags, &exit_code] {
-    const std::optional<Limits> limits = limits_of(flags->limits);
-    ResultSet results = report::read_results(flags->file);
-    if (limits) results.limits = limits;
-    std::vector<std::filesystem::path> paths;
-    if (!flags->folder.empty()) {
-      const report::WrittenReports written = report::write_reports(results, flags->folder);
-      paths = written.paths;
-      if (!written.note.empty()) note(written.note);
-    }
-    if (flags->is_json) {
-      nlohmann::ordered_json json{{"paths", names_of(paths)}};
-      if (results.limits)
-        if (const auto choice = choose_within(results, *results.limits))
-          json["recommendation_under_limits"] = to_json(*choice);
-      answer_json(json);
-    } else {
-      answer_text(
-          report::to_terminal(report::document_of(results), terminal_width()) +
-          fmt::format("\nThese are the results of {}{}.\n", flags->file,
-                      flags->folder.empty()
-                          ? ""
-                          : "; open " + (std::filesystem::path(flags->folder) / "report.html").string()));
-    }
-    exit_code = 0;
-  });
 }
 
 }  // namespace assay::cli

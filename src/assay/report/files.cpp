@@ -77,6 +77,19 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   return written;
 }
 
+WrittenReports write_document(const Document& document, const fs::path& folder, const std::string& name) {
+  ensure_writable_folder(folder);
+  std::vector<FileContent> files;
+  for (const auto& [path, svg] : pictures_of(document)) files.push_back({folder / path, svg});
+  if (!files.empty()) ensure_writable_folder((folder / kTable).parent_path());
+  files.push_back({folder / (name + ".md"), to_markdown(document)});
+  files.push_back({folder / (name + ".html"), to_html(document)});
+  write_files_atomically(files);
+  WrittenReports written;
+  for (const FileContent& file : files) written.paths.push_back(file.path);
+  return written;
+}
+
 ResultSet read_results(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "results.json" : path;
   return results_from_json(parse_ordered_json(read_text_file(file), file.string()), file.string());

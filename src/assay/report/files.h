@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/report/document.h"
 #include "assay/results/results.h"
 
 namespace assay::report {
@@ -18,6 +19,11 @@ struct WrittenReports {
 // report.html, and then the plots as SVG and PNG in plots/. Throws Error where a file cannot be written, and
 // changes none then; plots that cannot be written or drawn are a note.
 WrittenReports write_reports(const ResultSet& results, const std::filesystem::path& folder);
+
+// A document as NAME.md, with its plots in plots/, and as NAME.html. Throws Error where one cannot be
+// written.
+WrittenReports write_document(const Document& document, const std::filesystem::path& folder,
+                              const std::string& name);
 
 // Reads a results.json back, or the one in a folder. Throws Error for a file that is none, or of another
 // schema version.

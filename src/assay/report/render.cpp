@@ -89,18 +89,23 @@ class MarkdownRenderer {
     std::string text = "# " + markdown_words(document.title) + "\n";
     for (const Section* section : ordered(document, true)) {
       if (section->shown == Shown::on_terminals) continue;
-      std::string body;
-      for (const Block& block : section->blocks) {
-        if (block.shown == Shown::on_terminals) continue;
-        const std::string part =
-            std::visit([&](const auto& content) { return render(content); }, block.content);
-        if (!part.empty()) body += "\n" + part;
-      }
+      const std::string body = blocks_of(*section);
       if (body.empty()) continue;
       if (!section->title.empty()) text += "\n## " + markdown_words(section->title) + "\n";
       text += body;
     }
     return text;
+  }
+
+  static std::string blocks_of(const Section& section) {
+    std::string body;
+    for (const Block& block : section.blocks) {
+      if (block.shown == Shown::on_terminals) continue;
+      const std::string part =
+          std::visit([&](const auto& content) { return render(content); }, block.content);
+      if (!part.empty()) body += "\n" + part;
+    }
+    return body;
   }
 
  private:
@@ -135,6 +140,10 @@ std::string to_terminal(const Document& document, std::size_t width) {
 
 std::string to_markdown(const Document& document) {
   return MarkdownRenderer()(document);
+}
+
+std::string markdown_blocks(const Section& section) {
+  return MarkdownRenderer::blocks_of(section);
 }
 
 std::vector<std::pair<std::string, std::string>> pictures_of(const Document& document) {

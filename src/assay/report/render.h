@@ -16,6 +16,8 @@ std::string to_terminal(const Document& document, std::size_t width);
 
 // GitHub's Markdown; text that would be markup is escaped.
 std::string to_markdown(const Document& document);
+// The blocks of a section alone, a blank line before each.
+std::string markdown_blocks(const Section& section);
 
 // The files that the Markdown refers to, as paths beside it: "plots/latency_by_length.svg", and their
 // content.

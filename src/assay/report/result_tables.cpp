@@ -85,13 +85,6 @@ Table labelled(const RowList& rows, Scenario scenario) {
   return table;
 }
 
-// How much faster or slower a row is than the baseline: "1.59x faster", "undecided (1.02x slower)".
-std::string verdict_cell(const Comparison& c) {
-  if (c.verdict == Verdict::lower || c.verdict == Verdict::higher) return factor_of(c);
-  if (c.verdict == Verdict::no_difference) return verdict_word(c);
-  return fmt::format("{} ({})", verdict_word(c), factor_of(c));
-}
-
 // The verdict of each row's latency against the baseline's.
 void add_verdicts(Table& table, const RowList& rows, const ResultSet& results) {
   std::vector<std::string> cells;

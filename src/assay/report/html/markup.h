@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "assay/report/document.h"
+#include "assay/report/html/html.h"
 #include "assay/results/results.h"
 
 namespace assay::report {
@@ -45,6 +46,13 @@ std::string settings_part(const ResultSet& results);  // the run's, and the down
 
 // What the script reads: verdicts for every baseline.
 nlohmann::ordered_json pairs_json(const ResultSet& results);
+
+// The results.json that a page embeds, for a script element (html.h says what it leaves out).
+struct EmbeddedData {
+  std::string json;       // empty: it is too long
+  bool is_whole = false;  // with the decode steps
+};
+EmbeddedData embedded_data(const ResultSet& results);
 
 // page.css and page.js, which the build embeds.
 std::string_view page_style();

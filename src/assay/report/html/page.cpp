@@ -6,7 +6,6 @@
 #include "assay/base/format.h"
 #include "assay/report/html/html.h"
 #include "assay/report/html/markup.h"
-#include "assay/report/written_results.h"
 
 namespace assay::report {
 
@@ -151,17 +150,10 @@ class ResultPage {
   std::string data() const {
     std::string text = fmt::format("<script type=\"application/json\" id=\"pairs\">{}</script>\n",
                                    script_json(pairs_json(results_)));
-    nlohmann::ordered_json all = results_json(results_);
-    std::string json = script_json(all);
-    bool is_whole = true;
-    if (json.size() > kMostEmbedded) {
-      for (auto& row : all["rows"]) row.erase("step_s");
-      json = script_json(all);
-      is_whole = false;
-    }
-    if (json.size() > kMostEmbedded) return text;
+    const EmbeddedData embedded = embedded_data(results_);
+    if (embedded.json.empty()) return text;
     return text + fmt::format("<script type=\"application/json\" id=\"results-json\"{}>{}</script>\n",
-                              is_whole ? "" : " data-without=\"decode steps\"", json);
+                              embedded.is_whole ? "" : " data-without=\"decode steps\"", embedded.json);
   }
 
   const Document& document_;

@@ -21,28 +21,23 @@ namespace {
 constexpr std::size_t kLongestName = 200;
 constexpr std::string_view kLatencyOf = "total_latency_s";
 
-// A verdict as a cell has it: "faster 1.59x", "tied", "undecided"; and the figures behind it.
+// A verdict as a cell has it, its style and the figures behind it.
 struct VerdictCell {
   std::string kind, text, detail;
 };
 VerdictCell cell_of(const Comparison& c) {
-  const std::string factor = factor_with_interval(c);
-  switch (c.verdict) {
-    case Verdict::lower:
-    case Verdict::higher: {
-      const std::string word = verdict_word(c), times = factor_of(c);
-      const std::size_t begin = factor.find('['), end = factor.find(']');
-      return {word, fmt::format("{} {}", word, times.substr(0, times.find(' '))),
-              end == std::string::npos ? "" : factor.substr(begin, end + 1 - begin)};
-    }
-    case Verdict::no_difference:
-      return {"tied", "tied", factor};
-    case Verdict::cannot_tell:
-      return {"undecided", "undecided", factor};
-    case Verdict::too_few:
-      break;
+  std::string factor = factor_with_interval(c);
+  std::string kind = "untested";
+  if (c.verdict == Verdict::lower || c.verdict == Verdict::higher) {
+    kind = verdict_word(c);
+    const std::size_t begin = factor.find('['), end = factor.find(']');
+    factor = end == std::string::npos ? "" : factor.substr(begin, end + 1 - begin);
+  } else if (c.verdict == Verdict::no_difference) {
+    kind = "tied";
+  } else if (c.verdict == Verdict::cannot_tell) {
+    kind = "undecided";
   }
-  return {"untested", "no verdict", factor};
+  return {std::move(kind), verdict_cell(c), std::move(factor)};
 }
 
 std::string verdict_html(const VerdictCell& cell, const Comparison& c) {

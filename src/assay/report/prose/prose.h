@@ -25,6 +25,8 @@ std::string verdict_word(const Comparison& comparison);
 std::string factor_of(const Comparison& comparison);
 // The same with the interval: "1.59x [1.5, 1.7] faster".
 std::string factor_with_interval(const Comparison& comparison);
+// As a cell of a table has it: "faster 1.59x", "tied", "undecided: 9 more processes, 46 s", "no verdict".
+std::string verdict_cell(const Comparison& comparison);
 // "nf4 is 1.59x [1.5, 1.7] faster than float32".
 std::string sentence_of(const Comparison& comparison);
 // The same of two runs; bytes are counted: "B takes 3 bytes fewer than A: 2 instead of 5". Where nothing was
@@ -59,7 +61,8 @@ std::string shown_duration(double seconds);
 std::string with_commas(std::int64_t number);
 // "5.2 MiB".
 std::string shown_mebibytes(double bytes);
-// "a", "a and b", "a, b and 3 others".
+// "a", "a and b", "a, b and 3 others"; of configurations that share the format of their LM head, "nf4 and fp4
+// with lm_head int8".
 std::string joined(std::span<const std::string> labels);
 
 }  // namespace assay::report

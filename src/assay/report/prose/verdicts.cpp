@@ -43,6 +43,19 @@ std::string needed_by(const Comparison& c) {
                          (c.more_needed == 1 ? " is" : " are"));
 }
 
+// ": 9 more processes, 46 s"; empty where it is not known.
+std::string needed_in_cell(const Comparison& c) {
+  if (c.more_needed == kNotInReach)
+    return fmt::format(": more than {}x the {}", kMaxTimesNeeded, is_of_text(c) ? "text" : "processes");
+  if (c.more_needed <= 0) return "";
+  if (is_of_text(c))
+    return fmt::format(": {:.0f} more tokens",
+                       rounded_up(static_cast<double>(c.more_needed * statistics::kLossBlock)));
+  const double seconds = c.more_needed * c.seconds_each;
+  return fmt::format(": {:.0f} more process{}{}", rounded_up(c.more_needed), c.more_needed == 1 ? "" : "es",
+                     seconds > 0 ? ", " + shown_duration(seconds) : "");
+}
+
 // What the ratio rests on, where that is less than usual.
 std::string from_processes(const Comparison& c) {
   if (family_of(c.metric) == Family::memory || is_of_text(c)) return "";  // every process gives the same
@@ -100,6 +113,25 @@ std::string factor_of(const Comparison& c) {
   if (family_of(c.metric) != Family::speed) return fmt::format("ratio {:.4g}", c.ratio);
   const Factor factor = speed_factor(c);
   return fmt::format("{:.3g}x {}", factor.value, factor.is_faster ? "faster" : "slower");
+}
+
+std::string verdict_cell(const Comparison& c) {
+  switch (c.verdict) {
+    case Verdict::lower:
+    case Verdict::higher: {
+      const std::string factor = factor_of(c);
+      return family_of(c.metric) == Family::speed
+                 ? fmt::format("{} {}", verdict_word(c), factor.substr(0, factor.find(' ')))
+                 : fmt::format("{} {:.4g}x", verdict_word(c), c.ratio);
+    }
+    case Verdict::no_difference:
+      return "tied";
+    case Verdict::cannot_tell:
+      return "undecided" + needed_in_cell(c);
+    case Verdict::too_few:
+      break;
+  }
+  return "no verdict";
 }
 
 std::string factor_with_interval(const Comparison& c) {
