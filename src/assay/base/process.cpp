@@ -108,6 +108,7 @@ bool ChildProcess::write_line(const std::string& line) {
 
 ChildProcess::Answer ChildProcess::read_line(Seconds at_most, const std::function<bool()>& should_stop) {
   const TimePoint begin = Clock::now();
+  if (end_begun_) return {End::closed, ""};
   for (;;) {
     if (const std::size_t end = read_.find('\n'); end != std::string::npos) {
       Answer answer{End::line, read_.substr(0, end)};
@@ -128,20 +129,28 @@ ChildProcess::Answer ChildProcess::read_line(Seconds at_most, const std::functio
   }
 }
 
-std::string ChildProcess::end() {
-  if (how_it_ended_) return *how_it_ended_;
+void ChildProcess::begin_end() {
+  if (end_begun_) return;
+  end_begun_ = Clock::now();
   close(in_);
   close(out_);
+  in_ = out_ = -1;
+}
+
+std::string ChildProcess::end() {
+  if (how_it_ended_) return *how_it_ended_;
+  begin_end();
   int status = 0;
   // One that has closed its output is ending by itself: a moment later its exit status is known.
-  for (int i = 0; i < 20 && waitpid(id_, &status, WNOHANG) == 0; ++i) {
-    if (i == 19) {
+  constexpr double kPatience_s = 0.19;
+  while (waitpid(id_, &status, WNOHANG) == 0) {
+    if (elapsed(*end_begun_, Clock::now()).value >= kPatience_s) {
       kill(-id_, SIGKILL);  // the whole group: what it has started itself too
       waitpid(id_, &status, 0);
       how_it_ended_ = "was ended";
       return *how_it_ended_;
     }
-    usleep(10'000);
+    usleep(2'000);
   }
   kill(-id_, SIGKILL);
   how_it_ended_ = how(status);

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/base/memory.h"
 #include "assay/config/fields_json.h"
@@ -200,7 +201,7 @@ class MemoryPredictor {
       const OpenedModel& model = model_of(configuration);
       const ResolvedRun run =
           resolve(resolve(configuration), *model.source, model.spec, model.source->path().string());
-      known.backend = make_backend(run.device, run.backend);
+      known.backend = backend_of(run);
       known.plan = plan_forward(model.spec, run.dtype.precision);
     }
     return known;
@@ -211,8 +212,23 @@ class MemoryPredictor {
     return models_.front();
   }
 
+  // One for all configurations that run in the same place: each holds threads, or pinned memory.
+  std::shared_ptr<Backend> backend_of(const ResolvedRun& run) {
+    RunConfig place;
+    place.device = run.device;
+    place.threads = run.asked.threads;
+    place.isa = run.asked.isa;
+    place.cpu_mask = run.asked.cpu_mask;
+    place.cuda_gemm = run.asked.cuda_gemm;
+    place.tune = run.asked.tune;
+    std::shared_ptr<Backend>& backend = backends_[place.key()];
+    if (backend == nullptr) backend = make_backend(run.device, run.backend);
+    return backend;
+  }
+
   std::vector<OpenedModel> models_;
   std::map<std::string, Known> known_;
+  std::map<std::string, std::shared_ptr<Backend>> backends_;
 };
 
 // One process holds them all, with the memory of as many workers. `ids` are the models' by name.
@@ -229,6 +245,18 @@ SessionGroup group_of_workers(WorkerOptions worker, const std::map<std::string, 
   SessionGroup group;
   group.sessions = worker_sessions(worker, models, group.failures);
   return group;
+}
+
+bool is_on_gpu(const RunConfig& configuration) {
+  return chosen_device(device_of(configuration)).kind == Device::Kind::cuda;
+}
+
+// What starts on a GPU mostly waits for the driver. On a CPU a load has work for all cores: a second one
+// fills the gaps that files and single threads leave.
+int most_at_once(const RunConfig& configuration) {
+  constexpr int kOnGpu = 16, kOnCpu = 2;
+  static const int cores = default_thread_count();
+  return std::min(cores, is_on_gpu(configuration) ? kOnGpu : kOnCpu);
 }
 
 }  // namespace
@@ -286,7 +314,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
                        .should_stop = options.sweep.should_stop};
   std::map<std::string, std::string> ids;  // by name
   for (const OpenedModel& model : models) ids[model.name] = model.id;
-  const auto make = [worker, ids, other = options.other_program](const RunConfig& configuration) {
+  const auto start = [worker, ids, other = options.other_program](const RunConfig& configuration) {
     WorkerOptions own = worker;
     own.configuration = configuration;
     if (configuration.model) own.candidates = {ids.at(*configuration.model)};
@@ -295,8 +323,9 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
       own.program = other;
       own.configuration.replica = 0;
     }
-    return worker_session(own);
+    return start_worker(own);
   };
+  const auto make = [start](const RunConfig& configuration) { return start(configuration)->finish(); };
   const auto memory_of = [predictor](const RunConfig& c) { return predictor->usual(c); };
   const auto device_budget = [predictor, given = options.memory_budget](const RunConfig& configuration) {
     try {
@@ -310,6 +339,7 @@ WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   sessions_->set_group_maker([worker, ids](const std::vector<RunConfig>& configurations) {
     return group_of_workers(worker, ids, configurations);
   });
+  sessions_->set_side_by_side({.start = start, .is_worth_preparing = is_on_gpu, .at_once = most_at_once});
   context_.sessions = sessions_.get();
 }
 

@@ -66,6 +66,8 @@ class Session {
   // This model is the baseline. The candidates are sessions of the same process: of this one, or of one
   // worker. Throws Error for others.
   virtual CorpusDivergence diverge(const std::vector<Session*>& candidates, const DivergeRequest& request);
+  // It is destroyed next: a process of its own begins to end, so that several end side by side.
+  virtual void begin_end() {}
 };
 
 std::unique_ptr<Session> local_session(LoadedModel loaded, ShouldStop should_stop = {},

@@ -33,7 +33,8 @@ Session& Sessions::of(const RunConfig& configuration) {
   if (const auto at = live_.find(key); at != live_.end()) return *at->second;
   if (const auto at = failures_.find(key); at != failures_.end()) throw Error("{}", at->second);
   try {
-    std::unique_ptr<Session> made = make_(configuration);
+    if (can_start_side_by_side() && shares_.count(key) == 0) shares_[key] = memory_share(configuration);
+    std::unique_ptr<Session> made = this->made(configuration);
     facts_[key] = made->facts();
     return *(live_[key] = std::move(made));
   } catch (const WorkerLost& lost) {
@@ -108,8 +109,19 @@ void Sessions::keep_only(const std::vector<RunConfig>& configurations) {
   std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
 }
 
-void Sessions::end_all() {
+void Sessions::end_live() {
+  for (const auto& [key, session] : live_) session->begin_end();  // all, before the first is waited for
   live_.clear();
+}
+
+void Sessions::end_all() {
+  for (const auto& [key, session] : live_) session->begin_end();
+  end_prepared();
+  live_.clear();
+}
+
+Sessions::~Sessions() {
+  end_all();
 }
 
 std::vector<std::vector<RunConfig>> Sessions::groups(const std::vector<RunConfig>& configurations) const {

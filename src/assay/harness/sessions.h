@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "assay/harness/session.h"
+#include "assay/harness/started_session.h"
 
 namespace assay {
 
@@ -40,10 +41,25 @@ class Sessions {
   explicit Sessions(SessionMaker make, std::function<Bytes(const RunConfig&)> memory_of = {},
                     Bytes budget = {}, bool have_processes = false,
                     std::function<Bytes(const RunConfig&)> device_budget = {});
+  Sessions(Sessions&&) = default;
+  Sessions& operator=(Sessions&&) = default;
+  ~Sessions();  // all end side by side
   bool have_processes() const { return have_processes_; }
 
   // Makes the session where there is none. Throws Error; a configuration that failed once is not tried again.
   Session& of(const RunConfig& configuration);
+  bool is_live(const RunConfig& configuration) const { return live_.count(configuration.key()) > 0; }
+  void set_side_by_side(SideBySide side_by_side) { side_by_side_ = std::move(side_by_side); }
+  bool can_start_side_by_side() const { return side_by_side_.start != nullptr; }
+  // Starts a process of every configuration, where that is worth it, without loading it, and waits until all
+  // are prepared: of() takes them later. Up to `each` of them, but no more than may start at the same time.
+  // Starts only what is predicted to fit together. Call it while nothing is measured.
+  void prepare(const std::vector<RunConfig>& configurations, int each = 1);
+  // Makes their sessions side by side, as many as fit together. What fails, or does not fit, and everything
+  // behind it in the list is left to of(), which makes it with no other beside it.
+  void load(const std::vector<RunConfig>& configurations);
+  // Ends the processes of prepare() that were not needed.
+  void end_prepared();
   // Makes sessions that live together in one process, beside those of of(). Throws WorkerLost where that
   // process is lost.
   SessionGroup together(const std::vector<RunConfig>& configurations) const;
@@ -63,8 +79,9 @@ class Sessions {
   void drop(const RunConfig& configuration);
   // Ends all other sessions, for their memory.
   void keep_only(const std::vector<RunConfig>& configurations);
-  // The next use of each makes it again.
-  void end_all();
+  // The next use of each makes it again. Keeps what prepare() started.
+  void end_live();
+  void end_all();  // that too
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
   std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
   // Why it cannot fit, or none: "out of memory predicted: 5000 MiB needed, 4000 MiB allowed".
@@ -74,6 +91,14 @@ class Sessions {
 
  private:
   Bytes budget_for(const RunConfig& configuration) const;
+  std::unique_ptr<Session> made(const RunConfig& configuration);
+  void find_shares(const std::vector<RunConfig>& configurations);
+  // Null where it does not fit beside what is held; else `held` grows by its share.
+  std::unique_ptr<StartedSession> started(const RunConfig& configuration, double& held);
+  std::unique_ptr<StartedSession> take_prepared(const std::string& key);  // null where there is none
+  std::ptrdiff_t prepared() const;
+  double held_share() const;
+  bool has_failed(const std::string& key) const { return failures_.count(key) > 0; }
 
   SessionMaker make_;
   GroupMaker make_group_;
@@ -81,8 +106,11 @@ class Sessions {
   Bytes budget_;
   bool have_processes_;
   std::function<Bytes(const RunConfig&)> device_budget_;
+  SideBySide side_by_side_;
   // By the configuration's key.
   std::map<std::string, std::unique_ptr<Session>> live_;
+  std::map<std::string, std::vector<std::unique_ptr<StartedSession>>> prepared_;
+  std::map<std::string, double> shares_;  // the memory that each live or prepared one was predicted to take
   std::map<std::string, SessionFacts> facts_;
   std::map<std::string, std::string> failures_;
 };

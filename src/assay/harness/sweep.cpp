@@ -37,6 +37,7 @@ class SweepRun {
   SweepResult run() {
     replay();
     const auto groups = sessions_.groups(configurations());
+    has_groups_ = groups.size() > 1;
     begin_ = options_.clock();
     for (int replicate = 0; wants_replicate(replicate); ++replicate) {
       visit_begin_ = options_.clock();
@@ -48,6 +49,7 @@ class SweepRun {
       }
       if (has_run_) visits_.push_back(elapsed(visit_begin_, options_.clock()).value);
     }
+    sessions_.end_prepared();
     if (options_.journal != nullptr && !stopped()) options_.journal->append("done", name_, true);
     result_.is_interrupted = stopped();
     finish();
@@ -109,12 +111,13 @@ class SweepRun {
     if (!sessions_.have_processes())
       sessions_.keep_only(group);
     else if (!options_.is_in_series)
-      sessions_.end_all();
+      sessions_.end_live();
     warmed_up_.clear();
     const TimePoint begin = options_.clock();
     // What is loaded first may get better pages.
     std::vector<CaseResult*> order = members;
     if (replicate > 0) shuffle(order);
+    start_side_by_side(order, replicate);
     for (CaseResult* c : order) {
       if (stopped()) return;
       // The first case of all is what the others are compared with.
@@ -128,6 +131,20 @@ class SweepRun {
     start_s_ = elapsed(begin, measure_begin_).value;
     for (int round = 0; !stopped() && wants_round(members, replicate, round); ++round)
       run_round(members, replicate, {process, round});
+  }
+
+  // How long a configuration's first load takes is a figure of its rows: nothing is loaded beside it. What is
+  // started here for later visits waits without doing anything.
+  void start_side_by_side(const std::vector<CaseResult*>& order, int replicate) {
+    if (!sessions_.can_start_side_by_side() || stopped() || options_.is_late()) return;
+    std::vector<RunConfig> wanted;
+    for (const CaseResult* c : order)
+      if (std::find(wanted.begin(), wanted.end(), c->spec.configuration) == wanted.end())
+        wanted.push_back(c->spec.configuration);
+    show(fmt::format("{}: starting {} processes", name_, wanted.size()), replicate, 0);
+    sessions_.prepare(wanted, plan_ && !has_groups_ ? plan_->processes - replicate : 1);
+    if (std::all_of(order.begin(), order.end(), [&](const CaseResult* c) { return was_begun_.count(c) > 0; }))
+      sessions_.load(wanted);
   }
 
   // Whether a journal holds all that would be measured.
@@ -188,7 +205,8 @@ class SweepRun {
   // The first run gives texts, profile and memory. A session is warmed up by the first of its cases until two
   // runs take about the same time; each further case runs once, where that is short.
   void warm_up(CaseResult& c) {
-    if (const auto why = sessions_.why_not(c.spec.configuration)) throw Error("{}", *why);
+    if (!sessions_.is_live(c.spec.configuration))
+      if (const auto why = sessions_.why_not(c.spec.configuration)) throw Error("{}", *why);
     Session& session = sessions_.of(c.spec.configuration);
     const bool is_session_warm = !warmed_up_.insert(c.spec.configuration.key()).second;
     const bool is_first = was_begun_.count(&c) == 0;
@@ -348,45 +366,16 @@ class SweepRun {
   std::vector<double> visits_;       // seconds of each that ran
   bool has_run_ = false;             // anything in this visit: a journal may hold all of it
   std::size_t groups_left_ = 0;
+  bool has_groups_ = false;  // more than one: they do not fit together
   TimePoint begin_, visit_begin_, measure_begin_;
   double start_s_ = 0, round_s_ = 0;  // that a group takes
 };
 
 }  // namespace
 
-std::vector<double> CaseResult::each(double Sample::*member) const {
-  std::vector<double> all;
-  for (const auto& [place, sample] : samples) all.push_back(sample.*member);
-  return all;
-}
-
-std::vector<SampleId> CaseResult::places() const {
-  std::vector<SampleId> all;
-  for (const auto& [place, sample] : samples) all.push_back(place);
-  return all;
-}
-
-const CaseResult* SweepResult::find(const std::string& key) const {
-  for (const CaseResult& c : cases)
-    if (c.spec.key() == key) return &c;
-  return nullptr;
-}
-
 SweepResult run_sweep(Sessions& sessions, const std::string& name, const std::vector<Case>& cases,
                       const SweepOptions& options) {
   return SweepRun(sessions, name, cases, options).run();
-}
-
-std::vector<std::vector<double>> log_ratios(const CaseResult& subject, const CaseResult& baseline,
-                                            double Sample::*member) {
-  std::map<int, std::vector<double>> by_process;
-  for (const auto& [place, sample] : subject.samples)
-    if (const auto other = baseline.samples.find(place); other != baseline.samples.end())
-      by_process[place.process].push_back(
-          std::log(std::max(1e-300, sample.*member) / std::max(1e-300, other->second.*member)));
-  std::vector<std::vector<double>> all;
-  for (auto& [process, ratios] : by_process) all.push_back(std::move(ratios));
-  return all;
 }
 
 }  // namespace assay

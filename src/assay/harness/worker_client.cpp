@@ -1,4 +1,7 @@
 // The experiment's side of worker_protocol.h.
+#include <algorithm>
+#include <deque>
+#include <exception>
 #include <mutex>
 #include <set>
 #include <type_traits>
@@ -34,13 +37,21 @@ class WorkerProcess {
  public:
   explicit WorkerProcess(const WorkerOptions& options) : options_(options), process_(options.program) {}
 
-  // Its answer, where that is no failure. Throws Error and WorkerLost as the manual says.
-  OrderedJson ask(OrderedJson request) {
+  // Answers come in the order of the requests. Throws WorkerLost.
+  void send(OrderedJson request) {
     if (is_lost_) throw WorkerLost(WorkerLost::Cause::crashed, "the worker is gone");
     hide_bytes(request);
     const std::string line = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
     if (!process_.write_line(line)) lose(WorkerLost::Cause::crashed, "");
-    const ChildProcess::Answer answer = process_.read_line(options_.time_limit, options_.should_stop);
+    sent_.push_back(Clock::now());
+  }
+
+  // The next answer, where that is no failure. Throws Error and WorkerLost as the manual says.
+  OrderedJson receive() {
+    if (is_lost_) throw WorkerLost(WorkerLost::Cause::crashed, "the worker is gone");
+    const TimePoint sent = sent_.front();
+    sent_.pop_front();
+    const ChildProcess::Answer answer = process_.read_line(time_left(sent), options_.should_stop);
     switch (answer.end) {
       case ChildProcess::End::line:
         break;
@@ -68,6 +79,7 @@ class WorkerProcess {
   }
 
   const WorkerOptions& options() const { return options_; }
+  void begin_end() { process_.begin_end(); }
 
   // It said what nobody understands.
   [[noreturn]] void lose_for(const Error& error) {
@@ -75,6 +87,11 @@ class WorkerProcess {
   }
 
  private:
+  // What was answered while nobody waited is still read.
+  Seconds time_left(TimePoint sent) const {
+    const double limit = options_.time_limit.value;
+    return {limit <= 0 ? 0 : std::max(limit - elapsed(sent, Clock::now()).value, std::min(limit, 1.0))};
+  }
   [[noreturn]] void lose(WorkerLost::Cause cause, const std::string& why) {
     is_lost_ = true;
     const std::string how = process_.end();
@@ -83,13 +100,31 @@ class WorkerProcess {
 
   const WorkerOptions options_;
   ChildProcess process_;
+  std::deque<TimePoint> sent_;  // requests that are not answered yet
   bool is_lost_ = false;
 };
 
+// Without those that are as usual: an earlier build need not know them.
+OrderedJson changed_fields(const RunConfig& configuration) {
+  OrderedJson changed = OrderedJson::object();
+  const OrderedJson usual = to_json(RunConfig{}), all = to_json(configuration);
+  for (const auto& [key, value] : all.items())
+    if (!usual.contains(key) || usual[key] != value) changed[key] = value;
+  return changed;
+}
+
 class WorkerSession : public Session {
  public:
+  WorkerSession(std::shared_ptr<WorkerProcess> process, std::string key)
+      : process_(std::move(process)), key_(std::move(key)) {}
+  // Loaded.
   WorkerSession(std::shared_ptr<WorkerProcess> process, const WorkerModel& model)
-      : process_(std::move(process)), key_(model.key) {
+      : WorkerSession(std::move(process), model.key) {
+    begin_load(model);
+    finish_load();
+  }
+
+  void begin_load(const WorkerModel& model) {
     const WorkerOptions& options = process_->options();
     OrderedJson request{
         {"op", "load"},
@@ -101,7 +136,11 @@ class WorkerSession : public Session {
     if (options.is_this_build && model.configuration.tune != Tune::off)
       if (const std::optional<KernelConstants> constants = tuned(model.configuration))
         request["constants"] = to_json(*constants);
-    ask(std::move(request), "facts", session_facts_from_json);
+    send(std::move(request));
+  }
+  void finish_load() { receive("facts", session_facts_from_json); }
+  void begin_end() override {
+    if (process_.use_count() == 1) process_->begin_end();
   }
 
   SessionFacts facts() override { return ask({{"op", "facts"}}, "facts", session_facts_from_json); }
@@ -141,14 +180,6 @@ class WorkerSession : public Session {
   }
 
  private:
-  // Without those that are as usual: an earlier build need not know them.
-  static OrderedJson changed_fields(const RunConfig& configuration) {
-    OrderedJson changed = OrderedJson::object();
-    const OrderedJson usual = to_json(RunConfig{}), all = to_json(configuration);
-    for (const auto& [key, value] : all.items())
-      if (!usual.contains(key) || usual[key] != value) changed[key] = value;
-    return changed;
-  }
   // The first worker on a GPU measures and keeps what it found, for the others: told to measure again, each
   // would find another answer.
   static RunConfig as_workers_tune(RunConfig configuration) {
@@ -173,8 +204,16 @@ class WorkerSession : public Session {
   template <typename Read>
   std::invoke_result_t<const Read&, const JsonReader&> ask(OrderedJson request, const char* member,
                                                            const Read& read) {
+    send(std::move(request));
+    return receive(member, read);
+  }
+  void send(OrderedJson request) {
     if (!key_.empty()) request["key"] = key_;
-    const OrderedJson answer = process_->ask(request);
+    process_->send(std::move(request));
+  }
+  template <typename Read>
+  std::invoke_result_t<const Read&, const JsonReader&> receive(const char* member, const Read& read) {
+    const OrderedJson answer = process_->receive();
     try {
       return read(reader_of(answer).at(member));
     } catch (const Error& error) {
@@ -184,6 +223,52 @@ class WorkerSession : public Session {
 
   std::shared_ptr<WorkerProcess> process_;
   std::string key_;  // empty: the only model
+};
+
+class StartedWorker : public StartedSession {
+ public:
+  explicit StartedWorker(const WorkerOptions& options) : process_(std::make_shared<WorkerProcess>(options)) {}
+
+  void begin_prepare() override {
+    const WorkerOptions& options = process_->options();
+    if (!options.is_this_build || is_preparing_) return;  // an earlier one knows no such request
+    process_->send({{"op", "prepare"}, {"configuration", changed_fields(options.configuration)}});
+    is_preparing_ = true;
+  }
+  void wait_prepared() override {
+    if (!is_preparing_) return;
+    is_preparing_ = false;
+    try {
+      process_->receive();
+    } catch (const WorkerLost&) {
+      lost_ = std::current_exception();
+    } catch (const Error&) {  // the load will say the same
+    }
+  }
+  void begin_load() override {
+    if (lost_ != nullptr) std::rethrow_exception(lost_);
+    if (session_ != nullptr) return;
+    const WorkerOptions& options = process_->options();
+    session_ = std::make_unique<WorkerSession>(process_, "");
+    session_->begin_load({"", options.candidates, options.configuration});
+  }
+  std::unique_ptr<Session> finish() override {
+    begin_load();
+    wait_prepared();
+    if (lost_ != nullptr) std::rethrow_exception(lost_);
+    session_->finish_load();
+    process_.reset();
+    return std::move(session_);
+  }
+  void begin_end() override {
+    if (process_ != nullptr) process_->begin_end();
+  }
+
+ private:
+  std::shared_ptr<WorkerProcess> process_;
+  std::unique_ptr<WorkerSession> session_;  // once it was told to load
+  bool is_preparing_ = false;
+  std::exception_ptr lost_;  // why, where the process was lost while it prepared
 };
 
 void require_own_keys(const std::vector<WorkerModel>& models) {
@@ -196,8 +281,11 @@ void require_own_keys(const std::vector<WorkerModel>& models) {
 }  // namespace
 
 std::unique_ptr<Session> worker_session(const WorkerOptions& options) {
-  return std::make_unique<WorkerSession>(std::make_shared<WorkerProcess>(options),
-                                         WorkerModel{"", options.candidates, options.configuration});
+  return start_worker(options)->finish();
+}
+
+std::unique_ptr<StartedSession> start_worker(const WorkerOptions& options) {
+  return std::make_unique<StartedWorker>(options);
 }
 
 std::vector<std::unique_ptr<Session>> worker_sessions(const WorkerOptions& options,

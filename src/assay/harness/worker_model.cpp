@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -135,10 +136,14 @@ void require_known_keys(const JsonReader& request, std::vector<std::string_view>
 HeldModel::HeldModel(LoadedModel loaded, const ShouldStop& should_stop, Bytes held_before)
     : loaded_(std::move(loaded)),
       should_stop_(should_stop),
-      session_(local_session(loaded_, should_stop, held_before)) {
+      session_(local_session(loaded_, should_stop, held_before)) {}
+
+GpuSensors* HeldModel::sensors() {
+  if (std::exchange(has_asked_sensors_, true)) return sensors_.get();
   std::string why_no_sensors;
   if (const std::string bus_id = loaded_.model->backend().bus_id(); !bus_id.empty())
     sensors_ = open_nvml(bus_id, why_no_sensors);
+  return sensors_.get();
 }
 
 OrderedJson HeldModel::summary() const {
@@ -173,10 +178,10 @@ OrderedJson HeldModel::prefill(const JsonReader& request) const {
 }
 
 // The prefill gives each sequence's first id and is not timed; the steps follow.
-OrderedJson HeldModel::decode(const JsonReader& request) const {
+OrderedJson HeldModel::decode(const JsonReader& request) {
   require_known_keys(request, {"ids", "new_tokens"});
   const std::int64_t steps = request.at("new_tokens").integer(1, std::int64_t{1} << 30);
-  const GpuWatch watch(sensors_.get());
+  const GpuWatch watch(sensors());
   const GenerationTrace trace = generated(*loaded_.model, sequences_of(request), steps + 1, should_stop_);
   std::string why_no_energy;
   const std::optional<double> joules = watch.joules(why_no_energy);

@@ -30,16 +30,19 @@ class HeldModel {
 
  private:
   nlohmann::ordered_json prefill(const JsonReader& request) const;
-  nlohmann::ordered_json decode(const JsonReader& request) const;
+  nlohmann::ordered_json decode(const JsonReader& request);
   nlohmann::ordered_json logits(const JsonReader& request) const;
   nlohmann::ordered_json profile(const JsonReader& request) const;
   nlohmann::ordered_json roofline(const JsonReader& request);
+  GpuSensors* sensors();  // null where no driver tells
 
   LoadedModel loaded_;
   ShouldStop should_stop_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<GpuSensors> sensors_;  // null where no driver tells
-  std::optional<Roofline> roofline_;     // made when it is first asked for
+  // Made when they are first asked for.
+  bool has_asked_sensors_ = false;
+  std::unique_ptr<GpuSensors> sensors_;
+  std::optional<Roofline> roofline_;
 };
 
 // Throws Error for a key that is not known: a misspelt one must not quietly mean its default.

@@ -4,6 +4,7 @@
 // each key that it was told to load; "key" names the model, and without it a request means the first one.
 //
 //   op         further keys                                      keys of the answer
+//   prepare    configuration                                     none: its GPU can be used now
 //   load       candidates, configuration, needs_tokenizer,       facts
 //              memory_limit (null: none), constants (absent: its own)
 //   load       model, precision, any field of a configuration    label, kernels, threads,
@@ -25,6 +26,9 @@
 //
 // "diverge" compares the models of other keys with that of its own, the baseline: its answer has an array for
 // each number of a token (divergence_json.h), and a failure in place of them for a candidate that has one.
+//
+// "prepare" may come before a load of the same configuration, which then takes less: it makes the GPU's
+// context and loads the kernels. On a CPU it does nothing.
 //
 // "load" replaces the model of its key, and leaves none under that key where it fails. A memory limit holds
 // for the data of the whole process: of several models, each load names the limit for those held by then.
@@ -53,6 +57,7 @@
 #include "assay/base/error.h"
 #include "assay/base/json_reader.h"
 #include "assay/harness/session.h"
+#include "assay/harness/started_session.h"
 
 namespace assay {
 
@@ -80,6 +85,8 @@ struct WorkerOptions {
 };
 // Starts the process and loads. Throws Error where loading fails, WorkerLost where the worker does.
 std::unique_ptr<Session> worker_session(const WorkerOptions& options);
+// The same in steps, so that several start and load side by side. Throws Error where it cannot be started.
+std::unique_ptr<StartedSession> start_worker(const WorkerOptions& options);
 
 // Several models in one process, which takes their requests one after another: a session for each, in the
 // same order, with the key, candidates and configuration given here in place of those of the options. The

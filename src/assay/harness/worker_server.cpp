@@ -13,6 +13,7 @@
 #include "assay/config/fields.h"
 #include "assay/config/fields_json.h"
 #include "assay/harness/divergence_json.h"
+#include "assay/harness/prepared_device.h"
 #include "assay/harness/worker_model.h"
 #include "assay/harness/worker_protocol.h"
 
@@ -24,7 +25,8 @@ namespace {
 
 constexpr const char* kRequest = "request";
 constexpr const char* kOperations =
-    "load, prefill, decode, logits, profile, roofline, facts, first_run, run, score, audit, task, diverge or "
+    "prepare, load, prefill, decode, logits, profile, roofline, facts, first_run, run, score, audit, task, "
+    "diverge or "
     "quit";
 
 // The limit ends this process and not the machine. A later load may raise it again.
@@ -46,6 +48,7 @@ struct WorkerServer::State {
   Load load_model;
   // By key, in the order in which the keys were first loaded; null where the last load failed.
   std::vector<std::pair<std::string, std::unique_ptr<HeldModel>>> models;
+  PreparedDevice prepared;
   bool is_open = true, has_failed = false;
 
   OrderedJson reply_to(const std::string& line);
@@ -74,6 +77,11 @@ OrderedJson WorkerServer::State::reply_to(const std::string& line) {
   std::string op = request.at("op").text();
   if (op == "roof") op = "roofline";  // its name in earlier builds
   if (op == "load") return load(json, request);
+  if (op == "prepare") {
+    require_known_keys(request, {"configuration"});
+    prepared = prepare_device(run_config_from_json(request.at("configuration")));
+    return {{"ok", true}};
+  }
   if (op == "quit") {
     require_known_keys(request, {});
     is_open = false;
@@ -147,7 +155,9 @@ OrderedJson WorkerServer::State::load_configuration(std::unique_ptr<HeldModel>& 
   LoadOptions options{.needs_tokenizer = request.at("needs_tokenizer").boolean(), .pins_caller = true};
   if (request.has("constants"))
     options.constants = std::make_shared<const KernelConstants>(constants_from_json(request.at("constants")));
-  hold(place, request.at("candidates").texts(), run_config_from_json(request.at("configuration")), options);
+  const RunConfig configuration = run_config_from_json(request.at("configuration"));
+  options.shared_backend = prepared.take_backend(configuration);
+  hold(place, request.at("candidates").texts(), configuration, options);
   return answer_request(place->session(), "facts", request);
 }
 

@@ -77,6 +77,7 @@ class PerplexityRun {
   ExperimentResult run() {
     text_ = read_corpus(corpus_, context_.baseline.newlines).text;
     std::vector<Scored> all;
+    prepare_processes(context_, configurations_, "losses", [](const RunConfig& c) { return c.key(); });
     const TimePoint begin = context_.sweep.clock();
     for (std::size_t i = 0; i < configurations_.size(); ++i) {
       const SweepOptions& sweep = context_.sweep;
@@ -98,6 +99,7 @@ class PerplexityRun {
       if (!score(scored)) break;
       all.push_back(std::move(scored));
     }
+    context_.sessions->end_prepared();
     ExperimentResult result;
     result.is_interrupted = all.size() + late_.size() < configurations_.size();
     result.left_out = late_;

@@ -28,6 +28,18 @@ struct SessionResult {
   bool is_stopped = false;  // the whole run is
 };
 
+// Starts the processes that measured_once() will need side by side, before the first of them measures. `kind`
+// and `key_of` name what the journal may know already.
+template <typename KeyOf>
+void prepare_processes(const ExperimentContext& context, std::vector<RunConfig> configurations,
+                       const std::string& kind, KeyOf key_of) {
+  const SweepOptions& sweep = context.sweep;
+  if (sweep.is_late() || (sweep.should_stop && sweep.should_stop())) return;
+  if (sweep.journal != nullptr)
+    std::erase_if(configurations, [&](const RunConfig& c) { return sweep.journal->has(kind, key_of(c)); });
+  context.sessions->prepare(configurations);
+}
+
 // `kind` and `key` name it in the journal, `name` its value there. `from_json` reads what to_json() wrote.
 template <typename FromJson, typename Measure>
 auto measured_once(const ExperimentContext& context, const RunConfig& configuration, const std::string& kind,

@@ -68,6 +68,7 @@ class TaskRun {
   ExperimentResult run() {
     ExperimentResult result;
     std::vector<TaskOfConfiguration> all;
+    prepare_processes(context_, configurations_, "task", [&](const RunConfig& c) { return key_of(c); });
     for (std::size_t i = 0; i < configurations_.size(); ++i) {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
@@ -84,6 +85,7 @@ class TaskRun {
       if (!score(scored)) break;
       all.push_back(std::move(scored));
     }
+    context_.sessions->end_prepared();
     result.is_interrupted = all.size() + result.left_out.size() < configurations_.size();
     for (const TaskOfConfiguration& scored : all) result.rows.push_back(row_of(scored, all.front()));
     add_flips(all, result);
@@ -91,12 +93,16 @@ class TaskRun {
   }
 
  private:
+  std::string key_of(const RunConfig& configuration) const {
+    return configuration.key() + " | " + items_.sha256;
+  }
+
   // False once the whole run is stopped.
   bool score(TaskOfConfiguration& scored) {
     const RunConfig& configuration = scored.configuration;
     auto measured =
-        measured_once(context_, configuration, "task", configuration.key() + " | " + items_.sha256, "scores",
-                      task_scores_from_json, [&](Session& session) { return session.task(file_.string()); });
+        measured_once(context_, configuration, "task", key_of(configuration), "scores", task_scores_from_json,
+                      [&](Session& session) { return session.task(file_.string()); });
     scored.scores = std::move(measured.value);
     scored.facts = std::move(measured.facts);
     scored.reason = std::move(measured.reason);

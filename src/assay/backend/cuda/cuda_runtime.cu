@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -33,7 +34,13 @@ std::string text_of(cudaError_t error) {
   return std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")";
 }
 
+// Drivers of CUDA 12.1 and before otherwise load every kernel of the program with the context.
+void load_kernels_when_needed() {
+  setenv("CUDA_MODULE_LOADING", "LAZY", 0);
+}
+
 DriverAnswers ask_driver() {
+  load_kernels_when_needed();
   DriverAnswers answers;
   answers.runtime_version = CUDART_VERSION;
   // 0 where there is none; asking for devices alone does not tell an old driver from an absent one.
@@ -86,10 +93,11 @@ class CudaRuntime final : public Runtime {
       answers.error_text = text_of(error);
       check_device(answers, index);
     }
-    for (Slot& slot : slots_) {
-      void* memory = nullptr;
-      check(cudaMallocHost(&memory, kSlotBytes), "pinned memory was allocated");
-      slot.memory = static_cast<std::byte*>(memory);
+    void* memory = nullptr;
+    check(cudaMallocHost(&memory, kSlots * kSlotBytes), "pinned memory was allocated");
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      Slot& slot = slots_[i];
+      slot.memory = static_cast<std::byte*>(memory) + i * kSlotBytes;
       check(cudaEventCreateWithFlags(&slot.is_free, cudaEventDisableTiming), "an event was made");
     }
   }
@@ -100,10 +108,9 @@ class CudaRuntime final : public Runtime {
     gemm_library_.reset();
     for (const cudaEvent_t event : events_)
       if (event != nullptr) cudaEventDestroy(event);
-    for (const Slot& slot : slots_) {
+    for (const Slot& slot : slots_)
       if (slot.is_free != nullptr) cudaEventDestroy(slot.is_free);
-      if (slot.memory != nullptr) cudaFreeHost(slot.memory);
-    }
+    if (slots_.front().memory != nullptr) cudaFreeHost(slots_.front().memory);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
@@ -297,6 +304,7 @@ void require_device(int index) {
 }
 
 int usable_devices() {
+  load_kernels_when_needed();
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
