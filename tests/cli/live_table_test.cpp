@@ -85,17 +85,16 @@ TEST(CliLive, ATerminalShowsTheTableAndAPipeDoesNot) {
 TEST(CliLive, AnotherTerminalWatchesUntilTheRunEnds) {
   TemporaryFolder folder;
   const std::string out = folder / "out";
-  const int code =
-      std::system(fmt::format("'{0}' run '{1}' -p one -n 50 -r 10000000 --corpus '{1}/prompt.txt' -o '{2}' "
-                              "> '{3}' 2>&1 & P=$!\n"
-                              "until [ -s '{2}/journal.jsonl' ]; do sleep 0.1; done\n"
-                              "'{0}' run --watch '{2}' > '{4}' 2> '{5}' & W=$!\n"
-                              "sleep {6}; kill -0 $W || exit 98\n"
-                              "kill -TERM $P; wait $P; [ $? = 130 ] || exit 99\n"
-                              "wait $W",
-                              program_path(), kModel, out, folder / "said", folder / "watched",
-                              folder / "noted", 5 * kSlowdown)
-                      .c_str());
+  const int code = std::system(
+      fmt::format("'{0}' run '{1}' -p one -n 50 -r 10000000 --corpus '{1}/prompt.txt' -o '{2}' "
+                  "> '{3}' 2>&1 & P=$!\n"
+                  "until [ -s '{2}/journal.jsonl' ]; do sleep 0.1; done\n"
+                  "'{0}' run --watch '{2}' > '{4}' 2> '{5}' & W=$!\n"
+                  "until grep -q 'prompt 1' '{4}'; do kill -0 $W || exit 98; sleep 0.1; done\n"
+                  "kill -TERM $P; wait $P; [ $? = 130 ] || exit 99\n"
+                  "wait $W",
+                  program_path(), kModel, out, folder / "said", folder / "watched", folder / "noted")
+          .c_str());
   EXPECT_EQ(WEXITSTATUS(code), 0) << read_file(folder / "said") << read_file(folder / "noted");
   const std::string watched = read_file(folder / "watched");
   EXPECT_NE(watched.find("Latency (ms)"), std::string::npos) << watched;

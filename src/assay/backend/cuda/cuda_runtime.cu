@@ -189,10 +189,10 @@ class CudaRuntime final : public Runtime {
     use();
     void* arguments[] = {const_cast<void*>(args)};
     // A processor whose split between L1 cache and shared memory changes must be idle for it: kernels that
-    // differ there would not overlap.
+    // differ there would not overlap. All of it as shared memory leaves too few lines for what is on its way.
+    constexpr int kSharedPercent = 72;
     if (prepared_.insert(entry).second)
-      check(cudaFuncSetAttribute(entry, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                 cudaSharedmemCarveoutMaxShared),
+      check(cudaFuncSetAttribute(entry, cudaFuncAttributePreferredSharedMemoryCarveout, kSharedPercent),
             "its share of shared memory was asked for");
     constexpr std::uint32_t kWithoutAsking = 48 * 1024;  // the limit of dynamic shared memory
     if (shape.shared_bytes > kWithoutAsking)

@@ -19,7 +19,7 @@ namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kStepPages = static_cast<int>(kChunkKeys / kPagePositions),
-                     kStepWarps = 4;  // of a page
+                     kStepWarps = 4;  // that share a page
 // Groups of warps, each of which takes every Groups-th page.
 template <int Groups>
 inline constexpr int kStepThreads = Groups * kStepWarps * kWarp;

@@ -250,9 +250,8 @@ struct Kernels {
   Kernel<StoreArgs> store;
   Kernel<RotateStoreArgs> rotate_and_store, rotate_and_store_many;
   Kernel<AttendArgs> attend, merge_chunks;
-  // For heads of up to 64, 128 and 256 elements.
+  // For heads of up to 64, 128 and 256 elements; those of a step without 256, by one group of warps or four.
   Kernel<AttendTilesArgs> attend_float16[3], attend_bfloat16[3], attend_int8[3];
-  // attend_step.h: without 256; by one group of warps, and by four.
   Kernel<struct AttendStepArgs> step_float16[2][2], step_bfloat16[2][2], merge_step_chunks;
   Kernel<LinearArgs> linear_float32[2];  // for 4 and for 16 rows
   Kernel<LinearArgs> linear_tf32[kRowBlocks];

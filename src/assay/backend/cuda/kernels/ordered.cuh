@@ -254,7 +254,7 @@ ordered_codes(OrderedArgs a) {
   constexpr std::int64_t kPartials = Strips * kPartialBytes<8 * Blocks>;
   // Sums of one strip are added while others are made: two places for them, where there is more than one
   // strip.
-  EndInputs early;  // of the first strip
+  EndInputs early;  // those of the first strip
   const auto multiply = [&](const auto& in) {
     std::int64_t place = kBankTableBytes;
     ASSAY_NO_UNROLL
