@@ -29,8 +29,8 @@ ASSAY_DEVICE void end_step_chunk(const AttendArgs& a, const StepPlace& at,
     const StepScratch scratch(a, grid_x());
     const std::int32_t state = is_only ? 0 : scratch.state(a, at.row, at.head(half), at.chunk);
     if (!is_only && at.warp == 0 && at.t == 0)
-      scratch.states.as<Floats2>()[state] = {
-          shared<float>(0)[StepMemory<Dim>::kLargest + at.g + 8 * half], sum};
+      scratch.states.as<Floats2>()[state] = {shared<float>(0)[StepMemory<Dim>::kLargest + at.g + 8 * half],
+                                             sum};
     ASSAY_UNROLL
     for (int j = 0; j < kTiles; ++j) {
       const std::int32_t column = 8 * (at.warp * kTiles + j) + 2 * at.t;
@@ -83,7 +83,7 @@ attend_step(AttendStepArgs a) {
   multiply_keys<Type, Dim, Groups>(scores, at);
   score_keys<Dim, Groups>(scores, a.attend, at);
   barrier();
-  weigh_keys<Type, Dim, Groups>(scores, at);
+  weigh_keys<Type, Dim, Groups>(scores, a.attend, at);
   cp_async_wait<0>();
   barrier();
   if (has_columns<Dim, Groups>(at)) {

@@ -9,18 +9,6 @@ inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kMergeThreads = 256, kMergedInPass = 64;  // chunks
 
-// Two columns of a row's output, of which the first is even.
-ASSAY_DEVICE void put_attended_pair(const AttendArgs& a, std::int32_t row, std::int32_t column, float x,
-                                    float y) {
-  const Global<float> out = Global<float>(a.out) + (row * a.out_stride + column);
-  out[0] = x;
-  out[1] = y;
-  if (!a.ordered.out) return;
-  const std::int32_t half = row * static_cast<std::int32_t>(a.ordered.out_stride / 2) + half_of_input(column);
-  Global<std::byte>(a.ordered.out).as<std::uint32_t>()[half / 2] =
-      a.ordered.is_float16 ? f16_bits(x) | f16_bits(y) << 16 : bf16_bits(x) | bf16_bits(y) << 16;
-}
-
 // States of chunks in scratch memory: values of all, and behind them the largest score and sum of each.
 struct StepScratch {
   Global<float> values, states;
@@ -167,8 +155,7 @@ merge_step_chunks(AttendStepArgs step) {
                  first + i == first_chunk);
   }
   if (2 * t >= dim) return;
-  put_attended_pair(a, row, head * dim + 2 * t, merged.values[0] / merged.sum,
-                    merged.values[1] / merged.sum);
+  put_attended_pair(a, row, head * dim + 2 * t, merged.values[0] / merged.sum, merged.values[1] / merged.sum);
 }
 
 }  // namespace ASSAY_COMPILED_FOR

@@ -22,7 +22,7 @@ inline constexpr int kStepPages = static_cast<int>(kChunkKeys / kPagePositions),
                      kStepWarps = 4;  // of a page
 // Groups of warps, each of which takes every Groups-th page.
 template <int Groups>
-inline constexpr int kStepThreads = Groups * kStepWarps * kWarp;
+inline constexpr int kStepThreads = Groups* kStepWarps* kWarp;
 inline constexpr int kMergedAtOnce = kWarp;  // chunks
 
 // Where parts of shared memory begin, in words. Weights, their sums, what rescales them and the factors of
@@ -93,7 +93,8 @@ template <int Dim, int Groups>
 ASSAY_DEVICE void fetch_part(const AttendStepArgs& a, const StepPlace& at,
                              const Global<std::byte> (&pages)[kStepPages], std::int64_t part,
                              std::int32_t to) {
-  constexpr std::int32_t kPieces = Dim / 8, kRows = kStepThreads<Groups> / kPieces;  // 16 bytes; rows at a time
+  constexpr std::int32_t kPieces = Dim / 8,
+                         kRows = kStepThreads<Groups> / kPieces;  // 16 bytes; rows at a time
   const std::int32_t piece = thread_index() % kPieces, row = thread_index() / kPieces,
                      row_bytes = static_cast<std::int32_t>(a.attend.cache.row_bytes());
   const bool has_piece = piece * 16 < row_bytes;
@@ -124,7 +125,8 @@ ASSAY_DEVICE Global<std::byte> fetch_chunk(const AttendStepArgs& a, const StepPl
   for (int page = 0; page < kStepPages; ++page)
     if (at.has_page(page)) pages[page] = last = step_page(a, at, page);
   fetch_part<Dim, Groups>(a, at, pages, cache.keys_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kKeys);
-  fetch_part<Dim, Groups>(a, at, pages, cache.values_at(a.attend.layer, at.kv_head), StepMemory<Dim>::kValues);
+  fetch_part<Dim, Groups>(a, at, pages, cache.values_at(a.attend.layer, at.kv_head),
+                          StepMemory<Dim>::kValues);
   return last;
 }
 
@@ -283,12 +285,11 @@ ASSAY_DEVICE void score_keys(StepScores<Groups>& s, const AttendArgs& a, const S
   if (a.slopes)
     for (int half = 0; half < 2; ++half)
       if (at.g + 8 * half < at.heads) slope[half] = Global<const float>(a.slopes)[at.head(half)];
-  const float scale = a.soft_cap != 0 ? 1.0F : a.scale;
+  const Softmax softmax(a);
   ASSAY_UNROLL
   for (int own = 0; own < kStepPages / Groups; ++own) {
     const std::int32_t page = at.group + own * Groups;
     if (!at.has_page(page)) continue;
-    cap_scores(s[own], a);
     float largest[2] = {-infinity(), -infinity()};
     ASSAY_UNROLL
     for (int i = 0; i < 8; ++i) {
@@ -296,18 +297,18 @@ ASSAY_DEVICE void score_keys(StepScores<Groups>& s, const AttendArgs& a, const S
       const std::int32_t key =
           (at.chunk * kStepPages + page) * kPageKeys + 16 * at.of_page + 8 * tile + 2 * at.t + i % 2;
       float score = s[own][tile][i % 4];
-      score = scale * score;
-      if (a.slopes) score += slope[half] * static_cast<float>(key - at.last);
+      if (!softmax.is_plain) score = Softmax::shaped(a, score, slope[half], key - at.last);
       s[own][tile][i % 4] = key >= at.first && key <= at.last ? score : -infinity();
-      largest[half] = larger(largest[half], s[own][tile][i % 4]);
+      largest[half] = Softmax::larger_of(largest[half], s[own][tile][i % 4]);
     }
     ASSAY_UNROLL
     for (int half = 0; half < 2; ++half) {
       largest[half] = larger(largest[half], shuffle_xor(largest[half], 1));
       largest[half] = larger(largest[half], shuffle_xor(largest[half], 2));
       if (at.t == 0)
-        shared<float>(0)[StepMemory<Dim>::kMaxima +
-                         ((at.g + 8 * half) * kStepPages + page) * kStepWarps + at.of_page] = largest[half];
+        shared<float>(
+            0)[StepMemory<Dim>::kMaxima + ((at.g + 8 * half) * kStepPages + page) * kStepWarps + at.of_page] =
+            largest[half] * softmax.factor;
     }
   }
 }
@@ -334,8 +335,9 @@ ASSAY_DEVICE LargestScores largest_scores(const StepPlace& at, std::int32_t tile
 // Scores to weights, operand A of the products with values, and the lane's parts of their sums; and for all
 // warps by how much what is summed before a page is rescaled there, and the largest score of the chunk.
 template <typename Type, int Dim, int Groups>
-ASSAY_DEVICE void weigh_keys(const StepScores<Groups>& s, const StepPlace& at) {
+ASSAY_DEVICE void weigh_keys(const StepScores<Groups>& s, const AttendArgs& a, const StepPlace& at) {
   using Memory = StepMemory<Dim>;
+  const Softmax softmax(a);
   ASSAY_UNROLL
   for (int own = 0; own < kStepPages / Groups; ++own) {
     const std::int32_t page = at.group + own * Groups;
@@ -353,9 +355,7 @@ ASSAY_DEVICE void weigh_keys(const StepScores<Groups>& s, const StepPlace& at) {
       float sum = 0;
       ASSAY_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const float score = s[own][i / 2][2 * half + i % 2];
-        // A key that is not seen weighs exp(-infinity) = 0, without a branch.
-        const std::uint32_t bits = Type::bits(expf(score == -infinity() ? score : score - largest.now));
+        const std::uint32_t bits = Type::bits(softmax.weight(s[own][i / 2][2 * half + i % 2], largest.now));
         sum += Type::value(bits);  // what is multiplied is what is added up
         pairs.word[i / 2 * 2 + half] |= bits << (16 * (i % 2));
       }
@@ -391,7 +391,7 @@ ASSAY_DEVICE float sum_of_weights(const StepPlace& at, int half) {
 
 // The warp's columns: n-tile j, rows g and g + 8. Of sixteen warps each has one n-tile, if there are so many.
 template <int Dim, int Groups>
-inline constexpr int kStepColumnTiles = Dim / 8 > kStepWarps * Groups ? Dim / 8 / (kStepWarps * Groups) : 1;
+inline constexpr int kStepColumnTiles = Dim / 8 > kStepWarps* Groups ? Dim / 8 / (kStepWarps * Groups) : 1;
 template <int Dim, int Groups>
 using StepValues = float[kStepColumnTiles<Dim, Groups>][4];
 
