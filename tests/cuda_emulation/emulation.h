@@ -269,8 +269,14 @@ inline std::uint32_t bits_of(float x) {
 inline float float_of(std::uint32_t bits) {
   return std::bit_cast<float>(bits);
 }
+inline std::int32_t opaque(std::int32_t x) {
+  return x;
+}
 inline float exp2_of(float x) {
   return std::exp2(x);
+}
+inline float inverse_of(float x) {
+  return 1.0F / x;
 }
 inline float bf16_value(std::uint32_t bits) {
   return bf16_to_float(static_cast<std::uint16_t>(bits));

@@ -25,6 +25,7 @@ ASSAY_DEVICE void end_step_chunk(const AttendArgs& a, const StepPlace& at,
   for (int half = 0; half < 2; ++half) {
     const float sum = sum_of_weights<Dim>(at, half);
     if (at.g + 8 * half >= at.heads) continue;
+    const float part = part_of(sum);
     const bool is_only = at.first_chunk == at.last_chunk;
     const StepScratch scratch(a, grid_x());
     const std::int32_t state = is_only ? 0 : scratch.state(a, at.row, at.head(half), at.chunk);
@@ -37,7 +38,7 @@ ASSAY_DEVICE void end_step_chunk(const AttendArgs& a, const StepPlace& at,
       if (column >= at.dim) continue;
       const float x = values[j][2 * half], y = values[j][2 * half + 1];
       if (is_only)
-        put_attended_pair(a, at.row, at.head(half) * at.dim + column, x / sum, y / sum);
+        put_attended_pair(a, at.row, at.head(half) * at.dim + column, x * part, y * part);
       else
         scratch.values.as<Floats2>()[(state * at.dim + column) / 2] = {x, y};
     }

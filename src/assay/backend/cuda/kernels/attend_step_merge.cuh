@@ -104,7 +104,8 @@ ASSAY_DEVICE void merge_step(const AttendArgs& a, const StepPlace& at) {
     }
     if (unit >= units) continue;
     const std::int32_t column = (at.first_head + row) * at.dim + 2 * columns;
-    put_attended_pair(a, at.row, column, merged.values[0] / merged.sum, merged.values[1] / merged.sum);
+    const float part = part_of(merged.sum);
+    put_attended_pair(a, at.row, column, merged.values[0] * part, merged.values[1] * part);
   }
 }
 
@@ -155,7 +156,8 @@ merge_step_chunks(AttendStepArgs step) {
                  first + i == first_chunk);
   }
   if (2 * t >= dim) return;
-  put_attended_pair(a, row, head * dim + 2 * t, merged.values[0] / merged.sum, merged.values[1] / merged.sum);
+  const float part = part_of(merged.sum);
+  put_attended_pair(a, row, head * dim + 2 * t, merged.values[0] * part, merged.values[1] * part);
 }
 
 }  // namespace ASSAY_COMPILED_FOR

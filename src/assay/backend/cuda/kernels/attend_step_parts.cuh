@@ -290,15 +290,14 @@ ASSAY_DEVICE void score_keys(StepScores<Groups>& s, const AttendArgs& a, const S
   for (int own = 0; own < kStepPages / Groups; ++own) {
     const std::int32_t page = at.group + own * Groups;
     if (!at.has_page(page)) continue;
+    const std::int32_t first_key = (at.chunk * kStepPages + page) * kPageKeys + 16 * at.of_page + 2 * at.t;
+    softmax.shape(s[own], a, slope, [&](int tile, int i) { return first_key + 8 * tile + i % 2 - at.last; });
     float largest[2] = {-infinity(), -infinity()};
     ASSAY_UNROLL
     for (int i = 0; i < 8; ++i) {
       const int tile = i / 4, half = i / 2 % 2;
-      const std::int32_t key =
-          (at.chunk * kStepPages + page) * kPageKeys + 16 * at.of_page + 8 * tile + 2 * at.t + i % 2;
-      float score = s[own][tile][i % 4];
-      if (!softmax.is_plain) score = Softmax::shaped(a, score, slope[half], key - at.last);
-      s[own][tile][i % 4] = key >= at.first && key <= at.last ? score : -infinity();
+      const std::int32_t key = first_key + 8 * tile + i % 2;
+      if (key < at.first || key > at.last) s[own][tile][i % 4] = -infinity();
       largest[half] = Softmax::larger_of(largest[half], s[own][tile][i % 4]);
     }
     ASSAY_UNROLL

@@ -161,18 +161,33 @@ ASSAY_DEVICE void merge(ChunkState& state, const ChunkState& next) {
 
 // How products of queries and keys become weights, for the kernels of tensor cores, whose results have the
 // same bits. Where scores are products times a positive number, products are compared, and one multiply-add
-// gives the exponent of a weight; else shaped() makes scores of them first.
+// gives the exponent of a weight; else shape() makes scores of them first.
 struct Softmax {
   bool is_plain;
-  float factor;
+  float factor, in_caps;  // in_caps: what makes a product a multiple of soft_cap
 
   ASSAY_DEVICE explicit Softmax(const AttendArgs& a)
-      : is_plain(a.soft_cap == 0 && !a.slopes && a.scale > 0), factor(is_plain ? a.scale * kLog2OfE : 1.0F) {}
-  // distance: how far the key is behind the row's own.
-  ASSAY_DEVICE static float shaped(const AttendArgs& a, float product, float slope, std::int32_t distance) {
-    float score = a.soft_cap != 0 ? a.soft_cap * tanhf(a.scale * product / a.soft_cap) : a.scale * product;
-    if (a.slopes) score += slope * static_cast<float>(distance);
-    return score * kLog2OfE;
+      : is_plain(a.soft_cap == 0 && !a.slopes && a.scale > 0),
+        factor(is_plain ? a.scale * kLog2OfE : 1.0F),
+        in_caps(a.soft_cap != 0 ? a.scale / a.soft_cap : 0.0F) {}
+  // Products in accumulators, of rows with these slopes. distance(tile, i): how far the key of one is behind
+  // the row's own.
+  template <int Tiles, typename Distance>
+  ASSAY_DEVICE void shape(float (&s)[Tiles][4], const AttendArgs& a, const float (&slope)[2],
+                          const Distance& distance) const {
+    if (is_plain) return;
+    if (a.soft_cap != 0) {
+      ASSAY_UNROLL
+      for (int i = 0; i < 4 * Tiles; ++i)
+        s[i / 4][i % 4] = a.soft_cap * kLog2OfE * tanhf(s[i / 4][i % 4] * in_caps);
+    } else {
+      ASSAY_UNROLL
+      for (int i = 0; i < 4 * Tiles; ++i) s[i / 4][i % 4] *= a.scale * kLog2OfE;
+    }
+    if (!a.slopes) return;
+    ASSAY_UNROLL
+    for (int i = 0; i < 4 * Tiles; ++i)
+      s[i / 4][i % 4] += slope[i / 2 % 2] * kLog2OfE * static_cast<float>(distance(i / 4, i % 4));
   }
   // Of two of which the first is a number.
   ASSAY_DEVICE static float larger_of(float a, float b) { return fmaxf(a, b); }
@@ -256,6 +271,11 @@ ASSAY_DEVICE ChunkState attend_chunk_of(const AttendArgs& a, std::int64_t row, s
   }
 }
 
+// What weighted values are multiplied by at the end. The largest weight is 1: no sum is so small that this
+// would not be a number.
+ASSAY_DEVICE float part_of(float sum) {
+  return inverse_of(sum);
+}
 ASSAY_DEVICE void put_attended(const AttendArgs& a, std::int64_t row, std::int64_t head, std::int64_t dim,
                                float value) {
   const std::int64_t column = head * a.cache.head_dim + dim;
@@ -287,9 +307,10 @@ ASSAY_DEVICE void clear_attended(const AttendArgs& a, std::int64_t row, std::int
 // The thread's dimensions of a head, of the state of all its keys. Of nothing but scores of -infinity NaN.
 ASSAY_DEVICE void write_attended(const AttendArgs& a, std::int64_t row, std::int64_t head,
                                  const ChunkState& state) {
+  const float part = part_of(state.sum);
   for (int j = 0; j < kDimsOfThread; ++j) {
     const std::int64_t dim = thread_index() + j * kAttendThreads;
-    if (dim < a.cache.head_dim) put_attended(a, row, head, dim, state.values[j] / state.sum);
+    if (dim < a.cache.head_dim) put_attended(a, row, head, dim, state.values[j] * part);
   }
 }
 ASSAY_DEVICE std::int64_t first_key_of(const AttendArgs& a, std::int64_t last) {

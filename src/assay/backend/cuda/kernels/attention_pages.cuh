@@ -44,8 +44,7 @@ struct AttendMemory {
 // The pairs of a block: rows [first_row, end_row) of the batch times the heads of a kv head, of which this
 // block has kTileRows a warp from first_pair on; part: which of `parts` it takes of the values.
 struct AttendPlace {
-  std::int32_t warp, lane, g, t, heads, first_pair, pairs, part;
-  std::int64_t first_row, end_row, kv_head;
+  std::int32_t warp, lane, g, t, heads, first_pair, pairs, part, first_row, end_row, kv_head;
 
   ASSAY_DEVICE AttendPlace(const AttendTilesArgs& a, std::int32_t parts)
       : warp(thread_index() / kWarp),
@@ -61,9 +60,9 @@ struct AttendPlace {
     part = rank % of_tile % parts;
     kv_head = rank % of_tile / parts;
     first_pair = tile % a.tiles * (block_threads() / kWarp) * kTileRows;
-    first_row = std::int64_t{tile / a.tiles} * a.rows_of_group;
-    end_row = least(first_row + a.rows_of_group, a.attend.rows);
-    pairs = static_cast<std::int32_t>(end_row - first_row) * heads;
+    first_row = tile / a.tiles * a.rows_of_group;
+    end_row = smaller(first_row + a.rows_of_group, rows);
+    pairs = (end_row - first_row) * heads;
   }
   // Which piece of work a block takes, the longest first: late rows see most keys. As many blocks as there
   // are processors begin one on each, and as many others behind them on each a second: every other such group
@@ -73,10 +72,10 @@ struct AttendPlace {
     return group % 2 == 0 ? block : first + smaller(processors, blocks - first) - 1 - (block - first);
   }
   ASSAY_DEVICE bool has(std::int32_t tile_row) const { return first_pair + tile_row < pairs; }
-  ASSAY_DEVICE std::int64_t row(std::int32_t tile_row) const {
+  ASSAY_DEVICE std::int32_t row(std::int32_t tile_row) const {
     return first_row + (first_pair + tile_row) / heads;
   }
-  ASSAY_DEVICE std::int64_t head(std::int32_t tile_row) const {
+  ASSAY_DEVICE std::int32_t head(std::int32_t tile_row) const {
     return kv_head * heads + (first_pair + tile_row) % heads;
   }
 };
@@ -119,7 +118,7 @@ ASSAY_DEVICE void load_queries(const AttendTilesArgs& a, const AttendPlace& at, 
       const std::int32_t row = at.warp * kTileRows + (first + i) / kPieces,
                          element = 2 * ((first + i) % kPieces * kWarp + at.lane),
                          there = at.has(row) ? row : 0;  // what has no use is loaded from where something is
-      const std::int64_t from = at.row(there) * a.attend.q_stride + at.head(there) * dim;
+      const std::int64_t from = std::int64_t{at.row(there)} * a.attend.q_stride + at.head(there) * dim;
       pairs[i].x = q.load_written<float>(from + (element < dim ? element : 0));
       pairs[i].y = q.load_written<float>(from + (element + 1 < dim ? element + 1 : 0));
       if (!at.has(row) || element >= dim) pairs[i].x = 0;
@@ -172,7 +171,7 @@ ASSAY_DEVICE void load_part(std::int32_t to, const Global<const std::byte>& part
 template <typename Type, int KeyDim, int Dim>
 class PageStream {
  public:
-  ASSAY_DEVICE PageStream(const AttendTilesArgs& a, const AttendPlace& at, std::int64_t first_page,
+  ASSAY_DEVICE PageStream(const AttendTilesArgs& a, const AttendPlace& at, std::int32_t first_page,
                           std::int32_t page, std::int32_t end)
       : pages_(Global<const DevicePointer<std::byte>>(a.attend.places.pages) + first_page),
         keys_at_(a.attend.cache.keys_at(a.attend.layer, at.kv_head)),
@@ -183,14 +182,13 @@ class PageStream {
     ask();
   }
   // Keys [first, last] of the next page, if there is one, and their values, the others zero; commits.
-  ASSAY_DEVICE void load(const AttendTilesArgs& a, const AttendPlace& at, std::int64_t first,
-                         std::int64_t last, std::int32_t stage) {
+  ASSAY_DEVICE void load(const AttendTilesArgs& a, const AttendPlace& at, std::int32_t first,
+                         std::int32_t last, std::int32_t stage) {
     using Memory = AttendMemory<Type, KeyDim, Dim>;
     constexpr bool kExpands = Memory::kExpands;
     if (page_ < end_) {
       const Global<const std::byte> from = Global<std::byte>(next_).template as<const std::byte>();
-      const auto first_row = static_cast<std::int32_t>(first) - page_ * kPageKeys,
-                 last_row = static_cast<std::int32_t>(last) - page_ * kPageKeys;
+      const std::int32_t first_row = first - page_ * kPageKeys, last_row = last - page_ * kPageKeys;
       ++page_;
       load_part<KeyDim, kExpands>(kExpands ? Memory::stage_at(stage) : Memory::keys(stage), from + keys_at_,
                                   row_bytes_, 0, first_row, last_row);
@@ -206,9 +204,9 @@ class PageStream {
               shared<std::uint32_t>(0), Memory::key_scales(stage) + 4 * i, from,
               (i < kOfScales ? keys_at_ : values_at_) + a.attend.cache.scales_at() + i % kOfScales * 16);
       }
+      cp_async_commit();
       ask();
     }
-    cp_async_commit();
   }
 
  private:

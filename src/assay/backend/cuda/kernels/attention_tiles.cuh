@@ -34,12 +34,13 @@ ASSAY_DEVICE void load_values(std::uint32_t (&b)[4], const AttendPlace& at, std:
 template <typename Type, int Dim>
 ASSAY_DEVICE void add_values(float (&values)[Dim / 8][4], const PageWeights& weights, const AttendPlace& at,
                              std::int32_t from) {
+  const std::int32_t first = opaque(from + tile_word<Dim>(at.lane % 16, at.lane / 16));  // as in score_page
   ASSAY_UNROLL
   for (int step = 0; step < 4; ++step) {
     ASSAY_UNROLL
     for (int pair = 0; pair < Dim / 16; ++pair) {
       std::uint32_t b[4];
-      load_values<Dim>(b, at, from, step, pair);
+      ldmatrix_x4_trans(b, shared<std::uint32_t>(0), (first ^ (8 * pair)) + 16 * step * (Dim / 2));
       Type::multiply(values[2 * pair], weights[step], {b[0], b[1]});
       Type::multiply(values[2 * pair + 1], weights[step], {b[2], b[3]});
     }
@@ -103,15 +104,15 @@ template <int KeyDim, int Dim>
 ASSAY_DEVICE void write_row(const AttendArgs& a, const AttendPlace& at, std::int32_t tile_row,
                             const float (&values)[Dim / 8][4], int half, float sum) {
   const auto dim = static_cast<std::int32_t>(a.cache.head_dim);
-  const std::int64_t row = at.row(tile_row), head = at.head(tile_row);
+  const std::int32_t row = at.row(tile_row), head = at.head(tile_row);
+  const float part = part_of(sum);
   ASSAY_UNROLL
   for (int j = 0; j < Dim / 8; ++j) {
     const std::int32_t column = first_value<KeyDim, Dim>(at) + 8 * j + 2 * at.t;
     if (column >= dim) continue;
-    const float x = values[j][2 * half] / sum, y = values[j][2 * half + 1] / sum;
+    const float x = values[j][2 * half] * part, y = values[j][2 * half + 1] * part;
     if (dim % 2 == 0) {
-      put_attended_pair(a, static_cast<std::int32_t>(row), static_cast<std::int32_t>(head) * dim + column, x,
-                        y);
+      put_attended_pair(a, row, head * dim + column, x, y);
       continue;
     }
     put_attended(a, row, head, column, x);
@@ -190,18 +191,18 @@ ASSAY_DEVICE void end_chunk(const AttendTilesArgs& a, const AttendPlace& at, Til
 
 // Rows [first, end) of the batch that stand in one sequence, and the keys that any of them sees.
 struct SequenceRun {
-  std::int64_t end, first_page, first_key, last_key;
+  std::int32_t end, first_page, first_key, last_key;
 
-  ASSAY_DEVICE SequenceRun(const AttendArgs& a, std::int64_t first, std::int64_t end_row)
+  ASSAY_DEVICE SequenceRun(const AttendArgs& a, std::int32_t first, std::int32_t end_row)
       : end(first),
         first_page(Global<const std::int32_t>(a.places.first_page)[first]),
         first_key(0),
         last_key(-1) {
     for (; end < end_row && Global<const std::int32_t>(a.places.first_page)[end] == first_page; ++end) {
-      const std::int64_t last = Global<const std::int32_t>(a.places.key)[end];
+      const std::int32_t last = Global<const std::int32_t>(a.places.key)[end];
       if (last < 0) continue;
-      const std::int64_t its_first = first_key_of(a, last);
-      first_key = last_key < 0 ? its_first : least(first_key, its_first);
+      const auto its_first = static_cast<std::int32_t>(first_key_of(a, last));
+      first_key = last_key < 0 ? its_first : smaller(first_key, its_first);
       last_key = larger(last_key, last);
     }
   }
@@ -231,8 +232,7 @@ template <typename Type, int KeyDim, int Dim>
 ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, const SequenceRun& run,
                              TileRows& rows) {
   const AttendMemory<Type, KeyDim, Dim> memory(a.stages);
-  auto page = static_cast<std::int32_t>(run.first_key / kPageKeys),
-       end = static_cast<std::int32_t>(run.last_key / kPageKeys) + 1;
+  std::int32_t page = run.first_key / kPageKeys, end = run.last_key / kPageKeys + 1;
   constexpr auto kChunkPages = static_cast<std::int32_t>(kChunkKeys / kPagePositions);
   if (grid_x() > 1) {
     page = larger(page, block_x() * kChunkPages);
@@ -275,7 +275,7 @@ ASSAY_DEVICE void attend_run(const AttendTilesArgs& a, const AttendPlace& at, co
 
 // Blocks that share a processor, by shared memory and registers.
 template <int KeyDim>
-inline constexpr int kAttendBlocks = KeyDim <= 64 ? 3
+inline constexpr int kAttendBlocks = KeyDim <= 64    ? 3
                                      : KeyDim <= 128 ? 2
                                                      : 1;
 
@@ -288,12 +288,12 @@ attend_tiles(AttendTilesArgs a) {
   const AttendPlace at(a, KeyDim / Dim);
   load_queries<Type, KeyDim>(a, at, AttendMemory<Type, KeyDim, Dim>(a.stages).queries);
   const Global<const std::int32_t> keys(a.attend.places.key);
-  for (std::int64_t row = at.first_row; row < at.end_row;) {
+  for (std::int32_t row = at.first_row; row < at.end_row;) {
     const SequenceRun run(a.attend, row, at.end_row);
     TileRows rows;
     for (int half = 0; half < 2; ++half) {
       const std::int32_t tile_row = at.warp * kTileRows + at.g + 8 * half;
-      const std::int64_t its_row = at.has(tile_row) ? at.row(tile_row) : -1;
+      const std::int32_t its_row = at.has(tile_row) ? at.row(tile_row) : -1;
       const bool is_here = its_row >= row && its_row < run.end;
       rows.last[half] = is_here ? std::int32_t{keys[its_row]} : -1;
       rows.first[half] =

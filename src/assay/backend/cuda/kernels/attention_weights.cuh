@@ -37,7 +37,8 @@ struct HeldQueries {
 template <typename Type, int Dim>
 ASSAY_DEVICE void score_page(float (&s)[8][4], const AttendPlace& at, const HeldQueries<Dim>& queries,
                              std::int32_t keys) {
-  const std::int32_t k_row = at.lane % 8 + at.lane / 16 * 8;
+  // The bits of a step are those of 16 bytes in a row: their exclusive or finds them in tile_word's order.
+  const std::int32_t first = opaque(keys + tile_word<Dim>(at.lane % 8 + at.lane / 16 * 8, at.lane / 8 % 2));
   const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
   ASSAY_UNROLL
   for (int step = 0; step < Dim / 16; ++step) {
@@ -46,7 +47,7 @@ ASSAY_DEVICE void score_page(float (&s)[8][4], const AttendPlace& at, const Held
     ASSAY_UNROLL
     for (int j = 0; j < 4; ++j) {
       std::uint32_t b[4];
-      ldmatrix_x4(b, words, keys + tile_word<Dim>(k_row + 16 * j, 2 * step + at.lane / 8 % 2));
+      ldmatrix_x4(b, words, (first ^ (8 * step)) + 16 * j * (Dim / 2));
       Type::multiply(s[2 * j], a, {b[0], b[1]});
       Type::multiply(s[2 * j + 1], a, {b[2], b[3]});
     }
@@ -72,12 +73,8 @@ ASSAY_DEVICE void compare_page(float (&s)[8][4], const TileRows& rows, const Att
       for (int i = 0; i < 4; ++i) s[j][i] *= i % 2 == 0 ? of_keys.x : of_keys.y;
     }
   }
-  if (!softmax.is_plain) {
-    ASSAY_UNROLL
-    for (int i = 0; i < 32; ++i)
-      s[i / 4][i % 4] = Softmax::shaped(a, s[i / 4][i % 4], rows.slope[i / 2 % 2],
-                                        first_key + i / 4 * 8 + 2 * at.t + i % 2 - rows.last[i / 2 % 2]);
-  }
+  softmax.shape(s, a, rows.slope,
+                [&](int j, int i) { return first_key + 8 * j + 2 * at.t + i % 2 - rows.last[i / 2]; });
   if (!is_cut) return;
   ASSAY_UNROLL
   for (int half = 0; half < 2; ++half) {
