@@ -24,17 +24,17 @@ ASSAY_DEVICE void weights_of_step(std::uint32_t (&a)[4], const PageWeights& weig
     a[j] =
         step < 2 ? (step == 0 ? weights[0][j] : weights[1][j]) : (step == 2 ? weights[2][j] : weights[3][j]);
 }
+// Where a lane's first values of a page are: those of other columns by an exclusive or, as keys in
+// score_page.
 template <int Dim>
-ASSAY_DEVICE void load_values(std::uint32_t (&b)[4], const AttendPlace& at, std::int32_t values, int step,
-                              int pair) {
-  ldmatrix_x4_trans(b, shared<std::uint32_t>(0),
-                    values + tile_word<Dim>(16 * step + at.lane % 16, 2 * pair + at.lane / 16));
+ASSAY_DEVICE std::int32_t first_values(const AttendPlace& at, std::int32_t from) {
+  return from + tile_word<Dim>(at.lane % 16, at.lane / 16);
 }
 
 template <typename Type, int Dim>
 ASSAY_DEVICE void add_values(float (&values)[Dim / 8][4], const PageWeights& weights, const AttendPlace& at,
                              std::int32_t from) {
-  const std::int32_t first = opaque(from + tile_word<Dim>(at.lane % 16, at.lane / 16));  // as in score_page
+  const std::int32_t first = opaque(first_values<Dim>(at, from));
   ASSAY_UNROLL
   for (int step = 0; step < 4; ++step) {
     ASSAY_UNROLL
@@ -60,23 +60,28 @@ ASSAY_DEVICE void add_values_by_row(float (&values)[Dim / 8][4], const PageWeigh
                                     std::int32_t page) {
   ASSAY_NO_UNROLL
   for (int i = 0; i < 4 * kTileRows; ++i) {
-    const int row = i / 4, step = i % 4;
+    const int turn = opaque(i), row = turn / 4, step = turn % 4;
     const std::int32_t first = shuffle_from(row < 8 ? rows.first[0] : rows.first[1], row % 8 * 4),
                        last = shuffle_from(row < 8 ? rows.last[0] : rows.last[1], row % 8 * 4),
                        key = page * kPageKeys + 16 * step + 2 * at.t;
     std::uint32_t a[4];
     weights_of_step(a, weights, step);
     const bool is_low = at.g == row && row < 8, is_high = at.g + 8 == row;
+    const std::int32_t its_first = opaque(first_values<Dim>(at, from) + 16 * step * (Dim / 2));
     ASSAY_UNROLL
-    for (int j = 0; j < Dim / 8; ++j) {
+    for (int pair = 0; pair < Dim / 16; ++pair) {
       std::uint32_t b[4];
-      load_values<Dim>(b, at, from, step, j / 2);
-      float c[4] = {values[j][0], values[j][1], values[j][2], values[j][3]};
-      Type::multiply(c, a,
-                     {seen(b[j % 2 * 2], key, first, last), seen(b[j % 2 * 2 + 1], key + 8, first, last)});
+      ldmatrix_x4_trans(b, shared<std::uint32_t>(0), its_first ^ (8 * pair));
       ASSAY_UNROLL
-      for (int k = 0; k < 4; ++k)
-        if (k < 2 ? is_low : is_high) values[j][k] = c[k];
+      for (int part = 0; part < 2; ++part) {
+        float(&sums)[4] = values[2 * pair + part];
+        float c[4] = {sums[0], sums[1], sums[2], sums[3]};
+        Type::multiply(c, a,
+                       {seen(b[2 * part], key, first, last), seen(b[2 * part + 1], key + 8, first, last)});
+        ASSAY_UNROLL
+        for (int k = 0; k < 4; ++k)
+          if (k < 2 ? is_low : is_high) sums[k] = c[k];
+      }
     }
   }
 }

@@ -6,10 +6,11 @@
 namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
-// A warp's queries, operand A of the products with keys, where registers have room for them.
+// A warp's queries, operand A of the products with keys. Short ones are loaded for each page, so that
+// registers are left for three blocks; of long ones there is no room for all.
 template <int Dim>
 struct HeldQueries {
-  static constexpr bool kAreHeld = Dim <= 128;
+  static constexpr bool kAreHeld = false;
   std::uint32_t of_step[kAreHeld ? Dim / 16 : 1][4];
   std::int32_t at_word;
 
@@ -28,8 +29,9 @@ struct HeldQueries {
     }
   }
   ASSAY_DEVICE void load(std::uint32_t (&a)[4], const AttendPlace& at, int step) const {
-    ldmatrix_x4(a, shared<std::uint32_t>(0),
-                at_word + tile_word<Dim>(at.warp * kTileRows + at.lane % 16, 2 * step + at.lane / 16));
+    ldmatrix_x4(
+        a, shared<std::uint32_t>(0),
+        opaque(at_word + tile_word<Dim>(at.warp * kTileRows + at.lane % 16, at.lane / 16)) ^ (8 * step));
   }
 };
 
