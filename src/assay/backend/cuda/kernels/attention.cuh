@@ -189,7 +189,7 @@ struct Softmax {
     for (int i = 0; i < 4 * Tiles; ++i)
       s[i / 4][i % 4] += slope[i / 2 % 2] * kLog2OfE * static_cast<float>(distance(i / 4, i % 4));
   }
-  // Of two of which the first is a number.
+  // The first is a number.
   ASSAY_DEVICE static float larger_of(float a, float b) { return fmaxf(a, b); }
   // largest: the product's, times factor. Of -infinity, which stands for keys that are not seen, 0.
   ASSAY_DEVICE float weight(float product, float largest) const {

@@ -106,7 +106,7 @@ struct TileRows {
 // A warp's queries, several of which are on their way at a time. Pairs that are not there become zero.
 template <typename Type, int Dim>
 ASSAY_DEVICE void load_queries(const AttendTilesArgs& a, const AttendPlace& at, std::int32_t to) {
-  constexpr int kAhead = 8, kPieces = Dim / 64;  // of 32 words of a row
+  constexpr int kAhead = 8, kPieces = Dim / 64;  // 32 words of a row each
   const Shared<std::uint32_t> words = shared<std::uint32_t>(0);
   const Global<const float> q(a.attend.q);
   const auto dim = static_cast<std::int32_t>(a.attend.cache.head_dim);

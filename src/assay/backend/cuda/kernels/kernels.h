@@ -131,9 +131,8 @@ struct AttendArgs {
   DevicePointer<float> scratch = {};
   std::int64_t scratch_floats = 0;
 };
-// What the kernels of tensor cores are given, which run() makes of it: how many rows of the batch a group of
-// blocks takes, the tiles into which its rows times heads are cut, pages in shared memory at a time, and how
-// many processors share the blocks.
+// What run() gives the kernels of tensor cores: rows of a group of blocks, tiles of its rows times heads,
+// pages in shared memory at a time, processors.
 struct AttendTilesArgs {
   AttendArgs attend = {};
   std::int32_t rows_of_group = 1, tiles = 1, stages = 2, processors = 1;
