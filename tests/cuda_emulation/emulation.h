@@ -281,11 +281,8 @@ inline std::uint32_t bf16_bits(float x) {
 inline std::uint32_t f16_bits(float x) {
   return float_to_f16(x);
 }
-// To the nearest, ties away from zero.
-inline std::uint32_t tf32_bits(float x) {
-  const std::uint32_t bits = bits_of(x);
-  return (bits & 0x7fffffffU) >= 0x7f800000U ? bits : (bits + 0x1000U) & ~0x1fffU;
-}
 
 }  // namespace ASSAY_COMPILED_FOR
 }  // namespace assay::cuda::device
+
+#include "cuda_emulation/arithmetic.h"

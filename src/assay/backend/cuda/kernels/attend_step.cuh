@@ -25,19 +25,20 @@ ASSAY_DEVICE void end_step_chunk(const AttendArgs& a, const StepPlace& at,
   for (int half = 0; half < 2; ++half) {
     const float sum = sum_of_weights<Dim>(at, half);
     if (at.g + 8 * half >= at.heads) continue;
+    const float part = part_of(sum);
     const bool is_only = at.first_chunk == at.last_chunk;
     const StepScratch scratch(a, grid_x());
     const std::int32_t state = is_only ? 0 : scratch.state(a, at.row, at.head(half), at.chunk);
     if (!is_only && at.warp == 0 && at.t == 0)
-      scratch.states.as<Floats2>()[state] = {
-          shared<float>(0)[StepMemory<Dim>::kLargest + at.g + 8 * half], sum};
+      scratch.states.as<Floats2>()[state] = {shared<float>(0)[StepMemory<Dim>::kLargest + at.g + 8 * half],
+                                             sum};
     ASSAY_UNROLL
     for (int j = 0; j < kTiles; ++j) {
       const std::int32_t column = 8 * (at.warp * kTiles + j) + 2 * at.t;
       if (column >= at.dim) continue;
       const float x = values[j][2 * half], y = values[j][2 * half + 1];
       if (is_only)
-        put_attended_pair(a, at.row, at.head(half) * at.dim + column, x / sum, y / sum);
+        put_attended_pair(a, at.row, at.head(half) * at.dim + column, x * part, y * part);
       else
         scratch.values.as<Floats2>()[(state * at.dim + column) / 2] = {x, y};
     }
@@ -83,7 +84,7 @@ attend_step(AttendStepArgs a) {
   multiply_keys<Type, Dim, Groups>(scores, at);
   score_keys<Dim, Groups>(scores, a.attend, at);
   barrier();
-  weigh_keys<Type, Dim, Groups>(scores, at);
+  weigh_keys<Type, Dim, Groups>(scores, a.attend, at);
   cp_async_wait<0>();
   barrier();
   if (has_columns<Dim, Groups>(at)) {

@@ -2,24 +2,12 @@
 // by the block that ends last, or by a kernel with a block for each head.
 #pragma once
 
-#include "assay/backend/cuda/kernels/attend_step_parts.cuh"
+#include "assay/backend/cuda/kernels/attend_step_scores.cuh"
 
 namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
 inline constexpr int kMergeThreads = 256, kMergedInPass = 64;  // chunks
-
-// Two columns of a row's output, of which the first is even.
-ASSAY_DEVICE void put_attended_pair(const AttendArgs& a, std::int32_t row, std::int32_t column, float x,
-                                    float y) {
-  const Global<float> out = Global<float>(a.out) + (row * a.out_stride + column);
-  out[0] = x;
-  out[1] = y;
-  if (!a.ordered.out) return;
-  const std::int32_t half = row * static_cast<std::int32_t>(a.ordered.out_stride / 2) + half_of_input(column);
-  Global<std::byte>(a.ordered.out).as<std::uint32_t>()[half / 2] =
-      a.ordered.is_float16 ? f16_bits(x) | f16_bits(y) << 16 : bf16_bits(x) | bf16_bits(y) << 16;
-}
 
 // States of chunks in scratch memory: values of all, and behind them the largest score and sum of each.
 struct StepScratch {
@@ -116,7 +104,8 @@ ASSAY_DEVICE void merge_step(const AttendArgs& a, const StepPlace& at) {
     }
     if (unit >= units) continue;
     const std::int32_t column = (at.first_head + row) * at.dim + 2 * columns;
-    put_attended_pair(a, at.row, column, merged.values[0] / merged.sum, merged.values[1] / merged.sum);
+    const float part = part_of(merged.sum);
+    put_attended_pair(a, at.row, column, merged.values[0] * part, merged.values[1] * part);
   }
 }
 
@@ -167,8 +156,8 @@ merge_step_chunks(AttendStepArgs step) {
                  first + i == first_chunk);
   }
   if (2 * t >= dim) return;
-  put_attended_pair(a, row, head * dim + 2 * t, merged.values[0] / merged.sum,
-                    merged.values[1] / merged.sum);
+  const float part = part_of(merged.sum);
+  put_attended_pair(a, row, head * dim + 2 * t, merged.values[0] * part, merged.values[1] * part);
 }
 
 }  // namespace ASSAY_COMPILED_FOR

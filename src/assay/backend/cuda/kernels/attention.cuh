@@ -137,16 +137,19 @@ ASSAY_DEVICE float cached(const CacheRow& value, std::int64_t i) {
   return static_cast<float>(value.page.load<std::int8_t>(value.row + i));
 }
 
-// What some keys contribute: their largest score, the sum of exp(score - largest), and the values so
-// weighted, of which a thread holds those of its dimensions.
+// Scores are multiplied by log2 e, so that a weight is a power of two: one instruction of a GPU.
+inline constexpr float kLog2OfE = 1.44269504F;
+
+// What some keys contribute: their largest score, the sum of 2^(score - largest), and the values so weighted,
+// of which a thread holds those of its dimensions.
 struct ChunkState {
   float largest, sum;
   float values[kDimsOfThread];
 };
 
-// The factor for what was weighted by exp(. - from) to be weighted by exp(. - to).
+// The factor for what was weighted by 2^(. - from) to be weighted by 2^(. - to).
 ASSAY_DEVICE float rescale(float from, float to) {
-  return from == to ? 1.0F : expf(from - to);
+  return exp2_of(from == to ? 0.0F : from - to);  // 2^0 is 1 exactly
 }
 ASSAY_DEVICE void merge(ChunkState& state, const ChunkState& next) {
   const float largest = larger(state.largest, next.largest);
@@ -156,14 +159,43 @@ ASSAY_DEVICE void merge(ChunkState& state, const ChunkState& next) {
   for (int j = 0; j < kDimsOfThread; ++j) state.values[j] = state.values[j] * mine + next.values[j] * theirs;
 }
 
-// Scores in accumulators, before they are scaled.
-template <int Tiles>
-ASSAY_DEVICE void cap_scores(float (&s)[Tiles][4], const AttendArgs& a) {
-  if (a.soft_cap == 0) return;
-  ASSAY_UNROLL
-  for (int i = 0; i < 4 * Tiles; ++i)
-    s[i / 4][i % 4] = a.soft_cap * tanhf(a.scale * s[i / 4][i % 4] / a.soft_cap);
-}
+// How products of queries and keys become weights, for the kernels of tensor cores, whose results have the
+// same bits. Where scores are products times a positive number, products are compared, and one multiply-add
+// gives the exponent of a weight; else shape() makes scores of them first.
+struct Softmax {
+  bool is_plain;
+  float factor, in_caps;  // in_caps: what makes a product a multiple of soft_cap
+
+  ASSAY_DEVICE explicit Softmax(const AttendArgs& a)
+      : is_plain(a.soft_cap == 0 && !a.slopes && a.scale > 0),
+        factor(is_plain ? a.scale * kLog2OfE : 1.0F),
+        in_caps(a.soft_cap != 0 ? a.scale / a.soft_cap : 0.0F) {}
+  // Products in accumulators, of rows with these slopes. distance(tile, i): how far the key of one is behind
+  // the row's own.
+  template <int Tiles, typename Distance>
+  ASSAY_DEVICE void shape(float (&s)[Tiles][4], const AttendArgs& a, const float (&slope)[2],
+                          const Distance& distance) const {
+    if (is_plain) return;
+    if (a.soft_cap != 0) {
+      ASSAY_UNROLL
+      for (int i = 0; i < 4 * Tiles; ++i)
+        s[i / 4][i % 4] = a.soft_cap * kLog2OfE * tanhf(s[i / 4][i % 4] * in_caps);
+    } else {
+      ASSAY_UNROLL
+      for (int i = 0; i < 4 * Tiles; ++i) s[i / 4][i % 4] *= a.scale * kLog2OfE;
+    }
+    if (!a.slopes) return;
+    ASSAY_UNROLL
+    for (int i = 0; i < 4 * Tiles; ++i)
+      s[i / 4][i % 4] += slope[i / 2 % 2] * kLog2OfE * static_cast<float>(distance(i / 4, i % 4));
+  }
+  // The first is a number.
+  ASSAY_DEVICE static float larger_of(float a, float b) { return fmaxf(a, b); }
+  // largest: the product's, times factor. Of -infinity, which stands for keys that are not seen, 0.
+  ASSAY_DEVICE float weight(float product, float largest) const {
+    return exp2_of(fmaf(product, factor, largest == -infinity() ? 0.0F : -largest));
+  }
+};
 
 // Thread t holds dimensions t, t + 128 ... of a head. Where a head has half as many or fewer, the block's
 // threads go through the keys in parts side by side, whose sums the first part's threads add up.
@@ -190,7 +222,7 @@ ASSAY_DEVICE ChunkState attend_chunk(const AttendArgs& a, std::int64_t row, std:
                                   cache, query);
     if (a.soft_cap != 0) score = a.soft_cap * tanhf(score / a.soft_cap);
     if (a.slopes) score += slope * static_cast<float>(key - last);
-    scores[j] = score;
+    scores[j] = score *= kLog2OfE;
     largest = larger(largest, score);
   }
   largest = block_largest(largest, warps);
@@ -198,7 +230,7 @@ ASSAY_DEVICE ChunkState attend_chunk(const AttendArgs& a, std::int64_t row, std:
   for (int j = 0; j < kChunkKeys / kAttendThreads; ++j) {
     const std::int64_t key = begin + thread_index() + j * kAttendThreads;
     float weight = 0;
-    if (key < end) weight = scores[j] == -infinity() ? 0.0F : expf(scores[j] - largest);
+    if (key < end) weight = scores[j] == -infinity() ? 0.0F : exp2_of(scores[j] - largest);
     weights[thread_index() + j * kAttendThreads] = weight;
     sum += weight;
   }
@@ -239,24 +271,27 @@ ASSAY_DEVICE ChunkState attend_chunk_of(const AttendArgs& a, std::int64_t row, s
   }
 }
 
+// What weighted values are multiplied by at the end. The largest weight is 1: no sum is so small that this
+// would not be a number.
+ASSAY_DEVICE float part_of(float sum) {
+  return inverse_of(sum);
+}
 ASSAY_DEVICE void put_attended(const AttendArgs& a, std::int64_t row, std::int64_t head, std::int64_t dim,
                                float value) {
   const std::int64_t column = head * a.cache.head_dim + dim;
   Global<float>(a.out)[row * a.out_stride + column] = value;
   put_ordered(a.ordered, row, column, value);
 }
-// What a thread has written of a row once more, in order: read back, since its registers are full.
-template <int Columns>
-ASSAY_DEVICE void order_attended(const AttendArgs& a, std::int64_t row, std::int64_t head,
-                                 std::int32_t first) {
-  const auto dim = static_cast<std::int32_t>(a.cache.head_dim);
-  ASSAY_NO_UNROLL
-  for (std::int32_t i = 0; i < Columns; ++i) {
-    const std::int32_t column = first + i / 2 * 8 + i % 2;
-    if (column >= dim) continue;
-    const std::int64_t k = head * dim + column;
-    put_ordered(a.ordered, row, k, Global<float>(a.out)[row * a.out_stride + k]);
-  }
+// Two columns of a row's output, of which the first is even.
+ASSAY_DEVICE void put_attended_pair(const AttendArgs& a, std::int32_t row, std::int32_t column, float x,
+                                    float y) {
+  const Global<float> out = Global<float>(a.out) + (row * a.out_stride + column);
+  out[0] = x;
+  out[1] = y;
+  if (!a.ordered.out) return;
+  const std::int32_t half = row * static_cast<std::int32_t>(a.ordered.out_stride / 2) + half_of_input(column);
+  Global<std::byte>(a.ordered.out).as<std::uint32_t>()[half / 2] =
+      a.ordered.is_float16 ? f16_bits(x) | f16_bits(y) << 16 : bf16_bits(x) | bf16_bits(y) << 16;
 }
 
 // A row of padding, by four threads.
@@ -272,9 +307,10 @@ ASSAY_DEVICE void clear_attended(const AttendArgs& a, std::int64_t row, std::int
 // The thread's dimensions of a head, of the state of all its keys. Of nothing but scores of -infinity NaN.
 ASSAY_DEVICE void write_attended(const AttendArgs& a, std::int64_t row, std::int64_t head,
                                  const ChunkState& state) {
+  const float part = part_of(state.sum);
   for (int j = 0; j < kDimsOfThread; ++j) {
     const std::int64_t dim = thread_index() + j * kAttendThreads;
-    if (dim < a.cache.head_dim) put_attended(a, row, head, dim, state.values[j] / state.sum);
+    if (dim < a.cache.head_dim) put_attended(a, row, head, dim, state.values[j] * part);
   }
 }
 ASSAY_DEVICE std::int64_t first_key_of(const AttendArgs& a, std::int64_t last) {

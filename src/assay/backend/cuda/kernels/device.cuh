@@ -273,6 +273,24 @@ ASSAY_DEVICE std::uint32_t bits_of(float x) {
 ASSAY_DEVICE float float_of(std::uint32_t bits) {
   return __uint_as_float(bits);
 }
+// The same, of which the compiler does not know how it was worked out: what depends on it is worked out anew
+// in each turn of a loop, and takes no registers meanwhile.
+ASSAY_DEVICE std::int32_t opaque(std::int32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+// 2^x by one instruction, within 2^-22 of it; what is below 2^-126 is 0.
+ASSAY_DEVICE float exp2_of(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// 1 / x by one instruction, within 2^-23 of it, for x of at least 2^-126.
+ASSAY_DEVICE float inverse_of(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 ASSAY_DEVICE float bf16_value(std::uint32_t bits) {
   return __uint_as_float(bits << 16);
 }
@@ -284,6 +302,19 @@ ASSAY_DEVICE std::uint32_t bf16_bits(float x) {
 }
 ASSAY_DEVICE std::uint32_t f16_bits(float x) {
   return __half_as_ushort(__float2half_rn(x));
+}
+// Two, of which the first is in the low half, by one instruction.
+ASSAY_DEVICE std::uint32_t bf16_pair(float x, float y) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+  std::uint32_t bits;
+  memcpy(&bits, &pair, sizeof bits);
+  return bits;
+}
+ASSAY_DEVICE std::uint32_t f16_pair(float x, float y) {
+  const __half2 pair = __floats2half2_rn(x, y);
+  std::uint32_t bits;
+  memcpy(&bits, &pair, sizeof bits);
+  return bits;
 }
 ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
   std::uint32_t bits = 0;

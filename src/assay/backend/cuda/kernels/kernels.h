@@ -131,11 +131,11 @@ struct AttendArgs {
   DevicePointer<float> scratch = {};
   std::int64_t scratch_floats = 0;
 };
-// What the kernels of tensor cores are given, which run() makes of it: how many rows of the batch a group of
-// blocks takes, the tiles into which its rows times heads are cut, and pages in shared memory at a time.
+// What run() gives the kernels of tensor cores: rows of a group of blocks, tiles of its rows times heads,
+// pages in shared memory at a time, processors.
 struct AttendTilesArgs {
   AttendArgs attend = {};
-  std::int32_t rows_of_group = 1, tiles = 1, stages = 2;
+  std::int32_t rows_of_group = 1, tiles = 1, stages = 2, processors = 1;
 };
 inline constexpr std::int64_t kChunkKeys = 256;
 inline constexpr std::int64_t kMaxHeadDim = 512, kMaxOrderedHeadDim = 128;

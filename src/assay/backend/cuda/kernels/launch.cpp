@@ -43,15 +43,16 @@ void launch_tiles(Runtime& runtime, const AttendArgs& args, std::int64_t chunks,
   const AttendTilesArgs tiles{.attend = args,
                               .rows_of_group = static_cast<std::int32_t>(rows),
                               .tiles = static_cast<std::int32_t>((rows * heads + tile - 1) / tile),
-                              .stages = static_cast<std::int32_t>(stages)};
+                              .stages = static_cast<std::int32_t>(stages),
+                              .processors = std::max(1, runtime.facts().processors)};
   const Kernels& kernels = runtime.kernels();
   launch(runtime,
          are_codes                              ? kernels.attend_int8[size]
          : cache.format == CacheFormat::float16 ? kernels.attend_float16[size]
                                                 : kernels.attend_bfloat16[size],
          {.grid_x = is_split ? count_of(chunks) : 1,
-          .grid_y = count_of((args.rows + rows - 1) / rows * tiles.tiles),
-          .grid_z = count_of(cache.kv_heads * (dim / values)),
+          .grid_y = count_of(cache.kv_heads * (dim / values)),
+          .grid_z = count_of((args.rows + rows - 1) / rows * tiles.tiles),
           .block = count_of(warps * 32),
           .shared_bytes = count_of(bytes(warps, stages))},
          tiles);

@@ -1,0 +1,34 @@
+// What the emulation has for single instructions of arithmetic (kernels/device.cuh). emulation.h includes it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "cuda_emulation/emulation.h"
+
+namespace assay::cuda::device {
+inline namespace ASSAY_COMPILED_FOR {
+
+inline std::int32_t opaque(std::int32_t x) {
+  return x;
+}
+inline float exp2_of(float x) {
+  return std::exp2(x);
+}
+inline float inverse_of(float x) {
+  return 1.0F / x;
+}
+inline std::uint32_t bf16_pair(float x, float y) {
+  return bf16_bits(x) | bf16_bits(y) << 16;
+}
+inline std::uint32_t f16_pair(float x, float y) {
+  return f16_bits(x) | f16_bits(y) << 16;
+}
+// To the nearest, ties away from zero.
+inline std::uint32_t tf32_bits(float x) {
+  const std::uint32_t bits = bits_of(x);
+  return (bits & 0x7fffffffU) >= 0x7f800000U ? bits : (bits + 0x1000U) & ~0x1fffU;
+}
+
+}  // namespace ASSAY_COMPILED_FOR
+}  // namespace assay::cuda::device
