@@ -70,7 +70,7 @@ class TaskRun {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
       const RunConfig& configuration = configurations_[i];
-      if (i > 0 && sweep.is_late()) {
+      if (i > 0 && is_too_late(context_, "task", journal_key(configuration))) {
         result.left_out.push_back(
             {.study = "task", .what = configuration.label(), .reason = std::string(kSlower)});
         continue;
@@ -89,11 +89,15 @@ class TaskRun {
   }
 
  private:
+  std::string journal_key(const RunConfig& configuration) const {
+    return configuration.key() + " | " + items_.sha256;
+  }
+
   // False once the whole run is stopped.
   bool score(TaskOfConfiguration& scored) {
     const RunConfig& configuration = scored.configuration;
     auto measured =
-        measured_once(context_, configuration, "task", configuration.key() + " | " + items_.sha256, "scores",
+        measured_once(context_, configuration, "task", journal_key(configuration), "scores",
                       task_scores_from_json, [&](Session& session) { return session.task(file_.string()); });
     scored.scores = std::move(measured.value);
     scored.facts = std::move(measured.facts);
