@@ -12,7 +12,7 @@
 namespace assay::fuzz {
 namespace {
 
-// Of bytes, with one merge, so that tokens span the border of context and continuation.
+// It has bytes and one merge, so that tokens span the border of context and continuation.
 const Tokenizer& byte_tokenizer() {
   static const Tokenizer made = [] {
     Json vocab = {{"a", 256}, {" ", 257}, {" a", 258}};

@@ -51,7 +51,7 @@ TEST_F(FirstTableOfARun, DoesNotWaitForTheNextCase) {
   tell_("Baseline", {case_that_ran("prompt 1", 2, 8)});
   table_.show_if_due();
   EXPECT_TRUE(shown_.empty());
-  pass(130);  // of a text that is scored
+  pass(130);  // a text is scored meanwhile
   table_.show_if_due();
   ASSERT_EQ(shown_.size(), 1U);
   EXPECT_EQ(shown_[0], (std::vector<FirstFigures>{{"Baseline", "prompt 1", 2, 8, 0}}));

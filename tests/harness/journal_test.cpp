@@ -107,7 +107,7 @@ TEST_F(JournalFile, AddsUpTheSecondsOfInterruptedRuns) {
     EXPECT_EQ(journal.earlier_s(), 0);
     now_ += std::chrono::seconds(10);
     journal.append("k", "a", "1");
-    now_ += std::chrono::seconds(100);  // of a case that was cut off by a kill
+    now_ += std::chrono::seconds(100);  // a case was running when the process was killed
   }
   now_ += std::chrono::hours(1);
   {
