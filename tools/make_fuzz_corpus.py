@@ -30,6 +30,7 @@ READERS = {
     "compare_fuzz": ["results"],
     "configuration_fuzz": ["config", "quant"],
     "journal_fuzz": ["harness", "results"],
+    "task_fuzz": ["session/task_items.cpp"],
     "tuning_fuzz": ["backend/cpu/run", "checkpoint"],
     "worker_fuzz": ["harness", "config"],
 }
@@ -143,6 +144,8 @@ def seeds():
     for path in sorted(FIXTURES.glob("gguf/*.gguf")):
         if path.stat().st_size <= 26_000:
             yield "gguf_fuzz", path.stem, path.read_bytes()
+    for path in sorted([*FIXTURES.glob("quality/*.jsonl"), *FIXTURES.glob("quality/downloads/*.jsonl")]):
+        yield "task_fuzz", path.stem, b"".join(path.read_bytes().splitlines(keepends=True)[:4])
     for name, content, config in tokenizers():
         text = b"Hello  world's 12\n caf\xc3\xa9"
         yield "tokenizer_json_fuzz", name, b"\0".join([compact(trimmed_tokenizer(content)), config, text])

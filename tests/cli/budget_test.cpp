@@ -66,6 +66,44 @@ TEST(CliBudget, ItsChoiceIsGivenAgainWithTheConfiguration) {
   EXPECT_EQ(Json::parse(read_file(first + "/results.json"))["budget"], a["budget"]);
 }
 
+// The journal of a run as if it had been killed after its first case, when it had taken so many seconds.
+void cut_journal(const std::string& folder, double at_s) {
+  std::string kept;
+  for (const std::string& line : lines_of(read_file(folder + "/journal.jsonl"))) {
+    nlohmann::ordered_json entry = nlohmann::ordered_json::parse(line);
+    if (entry.contains("at_s")) entry["at_s"] = at_s;
+    const std::string kind = entry.value("kind", "head"), key = entry.value("key", "");
+    const bool is_of_case = kind == "first" || kind == "sample";
+    if (kind != "visits" && kind != "done" && (!is_of_case || key.find("| 4 tokens") != std::string::npos))
+      kept += entry.dump() + "\n";
+  }
+  write_file(folder + "/journal.jsonl", kept);
+}
+
+TEST(CliBudget, AResumedRunHasWhatIsLeftOfItsTime) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out";
+  const std::vector<std::string> words = lengths({"--lengths", "4,8,12", "--budget", "100s", "-o", out});
+  std::vector<std::string> again = words;
+  again.emplace_back("--resume");
+  const auto results = [&] { return Json::parse(read_file(out + "/results.json")); };
+  expect_success(run_program(words));
+  ASSERT_EQ(results()["rows"].size(), 3U);
+  cut_journal(out, 116);
+  const ProgramResult late = run_program(again);
+  expect_success(late);
+  EXPECT_NE(late.err.find("Before it was resumed, the run took 2 min of its budget of 2 min."),
+            std::string::npos)
+      << late.err;
+  const Json of_late = results();
+  EXPECT_EQ(of_late["rows"].size(), 1U) << "what the journal has";
+  ASSERT_EQ(of_late["left_out"].size(), 2U);
+  for (const Json& one : of_late["left_out"]) EXPECT_EQ(one["reason"], "the run was slower than predicted");
+  cut_journal(out, 30);
+  expect_success(run_program(again));
+  EXPECT_EQ(results()["rows"].size(), 3U) << "85 seconds were left";
+}
+
 TEST(CliBudget, ADryRunOfEveryStudyTellsItsChoice) {
   const ProgramResult result = run_program({"run", "demo", "--dry-run", "--json", "--budget", "20s"});
   expect_success(result);

@@ -180,5 +180,19 @@ TEST(Budget, AChoiceIsReadBackAsItWasWritten) {
   EXPECT_EQ(choice_from_json(to_json(choice)), choice);
 }
 
+TEST(Budget, GivesAResumedRunWhatIsLeftOfIt) {
+  const TimePoint begin{std::chrono::hours(1)};
+  const auto left_s = [&](const Choice& choice, double earlier_s) {
+    return elapsed(begin, deadline_of(choice, begin, earlier_s)).value;
+  };
+  Choice choice;
+  choice.budget_s = 100;
+  EXPECT_NEAR(left_s(choice, 0), 115, 1e-6);
+  EXPECT_NEAR(left_s(choice, 40), 75, 1e-6);
+  EXPECT_NEAR(left_s(choice, 500), 0, 1e-6) << "nothing begins, and what was measured is reported";
+  choice.studies = {{.name = "baseline", .predicted_s = 200}};  // a flag asks for it
+  EXPECT_NEAR(left_s(choice, 40), 190, 1e-6);
+}
+
 }  // namespace
 }  // namespace assay

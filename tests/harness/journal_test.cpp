@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include <nlohmann/json.hpp>
 
 #include "support/temporary_folder.h"
@@ -31,19 +33,25 @@ class JournalFile : public testing::Test {
     journal.read_each(kind, key, [&](const JsonReader& data) { all.push_back(data.text()); });
     return all;
   }
+  std::function<TimePoint()> clock() {
+    return [this] { return now_; };
+  }
+  TimePoint now_;
   const test::TemporaryFolder folder_;
   const std::filesystem::path file_ = folder_ / "journal.jsonl";
 };
 
 TEST_F(JournalFile, HoldsALineForEachEntry) {
-  Journal journal(file_, "p", false);
+  Journal journal(file_, "p", false, clock());
   EXPECT_EQ(test::read_file(file_), kHead);
   EXPECT_FALSE(journal.has_resumed());
   journal.append("sample", "a", {{"n", 1}});
+  now_ += std::chrono::milliseconds(2500);
   journal.append("done", "b\xff", true);
-  EXPECT_EQ(test::read_file(file_), std::string(kHead) +
-                                        "{\"kind\":\"sample\",\"key\":\"a\",\"data\":{\"n\":1}}\n"
-                                        "{\"kind\":\"done\",\"key\":\"\\u000062ff\",\"data\":true}\n");
+  EXPECT_EQ(test::read_file(file_),
+            std::string(kHead) +
+                "{\"kind\":\"sample\",\"key\":\"a\",\"data\":{\"n\":1},\"at_s\":0.0}\n"
+                "{\"kind\":\"done\",\"key\":\"\\u000062ff\",\"data\":true,\"at_s\":2.5}\n");
   EXPECT_FALSE(journal.has("sample", "a")) << "of this run, not of an earlier one";
   // Begun again, it is empty.
   EXPECT_FALSE(Journal(file_, "q", false).has_resumed());
@@ -57,8 +65,9 @@ TEST_F(JournalFile, GivesItsEntriesInOrderAndGoesOn) {
                             "{\"kind\":\"k\",\"key\":\"a\",\"data\":\"3\"}\n";
   test::write_file(file_, lines + "{\"kind\":\"k\",\"key\":\"a\",");  // cut off
   {
-    Journal journal(file_, "p", true);
+    Journal journal(file_, "p", true, clock());
     EXPECT_TRUE(journal.has_resumed());
+    EXPECT_EQ(journal.earlier_s(), 0) << "a journal of before does not tell";
     EXPECT_EQ(test::read_file(file_), lines) << "what was cut off is gone";
     EXPECT_EQ(entries(journal, "k", "a"), (std::vector<std::string>{"1", "3"}));
     EXPECT_EQ(entries(journal, "k", "b"), std::vector<std::string>{"2"});
@@ -69,7 +78,7 @@ TEST_F(JournalFile, GivesItsEntriesInOrderAndGoesOn) {
     EXPECT_FALSE(journal.has("k", "c"));
     journal.append("k", "c", "4");
   }
-  EXPECT_EQ(test::read_file(file_), lines + "{\"kind\":\"k\",\"key\":\"c\",\"data\":\"4\"}\n");
+  EXPECT_EQ(test::read_file(file_), lines + "{\"kind\":\"k\",\"key\":\"c\",\"data\":\"4\",\"at_s\":0.0}\n");
   EXPECT_EQ(refusal(lines), "");
   EXPECT_EQ(refusal(kHead), "");
 }
@@ -86,6 +95,33 @@ TEST_F(JournalFile, IsReadFromItsText) {
   EXPECT_EQ(all, "k a\xff \"1\"; l b [2]; ");
   for (const auto& [text, plan] : {std::pair(lines, "q"), {std::string(kHead) + "1\n", "p"}, {"{}", "p"}})
     EXPECT_THROW(read_journal(text, "j", plan, on_entry), JournalError) << text;
+}
+
+// Twice interrupted: what is told is the time of all, to the last entry, and what lies between does not
+// count.
+TEST_F(JournalFile, AddsUpTheSecondsOfInterruptedRuns) {
+  {
+    const TimePoint begin = now_;
+    now_ += std::chrono::seconds(1);  // loading, before the journal was opened
+    Journal journal(file_, "p", false, clock(), begin);
+    EXPECT_EQ(journal.earlier_s(), 0);
+    now_ += std::chrono::seconds(10);
+    journal.append("k", "a", "1");
+    now_ += std::chrono::seconds(100);  // a case was running when the process was killed
+  }
+  now_ += std::chrono::hours(1);
+  {
+    Journal journal(file_, "p", true, clock());
+    EXPECT_EQ(journal.earlier_s(), 11);
+    now_ += std::chrono::seconds(5);
+    journal.append("k", "b", "2");
+    EXPECT_EQ(journal.earlier_s(), 11);
+  }
+  EXPECT_EQ(Journal(file_, "p", true, clock()).earlier_s(), 16);
+  for (const char* bad : {"-1", "\"1\"", "null", "1e300"})
+    EXPECT_EQ(refusal(std::string(kHead) + R"({"kind":"k","key":"a","data":1,"at_s":)" + bad + "}\n"),
+              file_.string() + ": line 2: expected at_s as a number of seconds from 0")
+        << bad;
 }
 
 TEST_F(JournalFile, OneThatIsNotThereIsBegun) {

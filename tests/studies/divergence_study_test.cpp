@@ -73,7 +73,8 @@ class DivergingSession : public test::FakeSession {
   std::string label_;
 };
 
-MeasuredDivergences fake_divergences(const std::vector<const char*>& texts, std::int64_t budget = 0) {
+MeasuredDivergences fake_divergences(const std::vector<const char*>& texts, std::int64_t budget = 0,
+                                     std::optional<TimePoint> deadline = {}) {
   Sessions sessions(
       [](const RunConfig& own) -> std::unique_ptr<Session> {
         if (own.label() == "int4-g128") throw Error("it cannot be loaded");
@@ -82,6 +83,7 @@ MeasuredDivergences fake_divergences(const std::vector<const char*>& texts, std:
       [](const RunConfig&) { return Bytes{1}; }, Bytes{budget});
   ExperimentContext context;
   context.sessions = &sessions;
+  context.sweep.deadline = deadline;
   DivergenceRun run;
   for (const char* text : texts) run.configurations.push_back(run_config_from_text(text));
   return measure_divergences(context, run);
@@ -109,6 +111,18 @@ TEST(MeasureDivergences, TakesAPassForWhatFitsTogether) {
   EXPECT_EQ(found.candidates[0].figures->kl_mean.value, 0.3);
   EXPECT_EQ(found.candidates[2].figures->kl_mean.value, 0.7);
   EXPECT_EQ(fake_divergences({"float32", "nf4", "int8-dynamic", "llm-int8"}, 3).passes, 2);
+}
+
+TEST(MeasureDivergences, BeginsNoFurtherPassAfterItsDeadline) {
+  const std::vector<const char*> texts{"float32", "nf4", "int8-dynamic", "llm-int8"};
+  const MeasuredDivergences late = fake_divergences(texts, 3, TimePoint::min());
+  EXPECT_EQ(late.passes, 1);
+  EXPECT_TRUE(late.was_late);
+  EXPECT_FALSE(late.is_interrupted);
+  EXPECT_TRUE(late.candidates[0].figures);
+  EXPECT_FALSE(late.candidates[2].figures);
+  EXPECT_EQ(late.candidates[2].failure, "");
+  EXPECT_FALSE(fake_divergences(texts, 3).was_late);
 }
 
 TEST(MeasureDivergences, NeedsABaselineThatLoads) {

@@ -177,6 +177,28 @@ TEST_F(ScriptedPerplexity, StopsBetweenConfigurationsAndGoesOnFromAJournal) {
   EXPECT_EQ(scored().rows.size(), 1U);
 }
 
+TEST_F(ScriptedPerplexity, ALateRunKeepsWhatItsJournalHas) {
+  const std::filesystem::path file = folder_.path() / "journal.jsonl";
+  {
+    Journal journal(file, "p", false);
+    context_.sweep.journal = &journal;
+    context_.sweep.should_stop = [this] { return scored_.size() == 2; };
+    scored();
+  }
+  scored_.clear();
+  context_.sweep.should_stop = {};
+  context_.sweep.deadline = context_.sweep.clock();
+  Journal journal(file, "p", true);
+  context_.sweep.journal = &journal;
+  const ExperimentResult result = scored();
+  EXPECT_EQ(scored_, Lines{});
+  EXPECT_EQ(result.rows.size(), 2U);
+  EXPECT_FALSE(result.is_interrupted);
+  ASSERT_EQ(result.left_out.size(), 1U);
+  EXPECT_EQ(result.left_out[0].what, "bfloat16");
+  EXPECT_EQ(result.left_out[0].reason, kSlower);
+}
+
 TEST_F(ScriptedPerplexity, TakesTheConfigurationsItIsGiven) {
   RunConfig config;
   config.precision = Preset::float32;
@@ -257,14 +279,18 @@ TEST_F(ScriptedStudies, PredictedPerplexityCountsItsWindows) {
   ASSERT_EQ(context().tokenizer->encode("a").size(), 1U);
   EXPECT_EQ(windows("a", {}, {}), 101);
   EXPECT_EQ(lengths, (std::vector<std::size_t>{1, 1}));
-  EXPECT_EQ(windows("a", 1, {}), 202) << "a stride of one token at least";
+  EXPECT_EQ(windows("a", 2, {}), 101) << "a stride of one token at least";
   std::string text;
   for (int i = 0; i < 40; ++i) text += "a1";
   const auto tokens = static_cast<std::int64_t>(context().tokenizer->encode(text).size());
-  EXPECT_EQ(windows(text, 8, {}), 101.0 * static_cast<double>(1 + tokens / 4));
+  // All windows but the last are whole, and the last ends with the text.
+  const std::int64_t whole = (tokens - 8 + 3) / 4;
+  EXPECT_DOUBLE_EQ(windows(text, 8, {}), 101.0 * static_cast<double>(whole * 8 + tokens - whole * 4) / 8);
   EXPECT_EQ(lengths[0], 8U);
-  EXPECT_EQ(windows(text, 1000, 3), 101.0 * static_cast<double>(1 + tokens / 3));
-  EXPECT_EQ(lengths[0], static_cast<std::size_t>(std::min<std::int64_t>(63, tokens)));
+  // A window that holds the text is the only one, whatever the stride.
+  const std::int64_t length = std::min<std::int64_t>(63, tokens);
+  EXPECT_DOUBLE_EQ(windows(text, 1000, 3), 101.0 * static_cast<double>(tokens) / static_cast<double>(length));
+  EXPECT_EQ(lengths[0], static_cast<std::size_t>(length));
 }
 
 }  // namespace

@@ -5,10 +5,12 @@
 #include <cmath>
 
 #include "assay/base/error.h"
+#include "assay/harness/journal.h"
 #include "assay/studies/registry.h"
 #include "assay/studies/suite_plan.h"
 #include "support/prose.h"
 #include "support/scripted_model.h"
+#include "support/temporary_folder.h"
 #include "support/timed_session.h"
 
 namespace assay {
@@ -64,6 +66,39 @@ TEST(StudyRuns, TellTheTimeLeftOfAllParts) {
   told.clear();
   run_studies(context, {plan[1], plan[2]});
   EXPECT_EQ(told[0], "part 1 of 2, Prompt lengths: warming up 4 tokens | 0 of 2 | -");
+}
+
+// A run that is resumed too late: what its journal holds is a part of the result, and nothing else begins.
+TEST(StudyRuns, AreTakenFromAJournalHoweverLateItIs) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "journal.jsonl";
+  const std::vector<PlannedStudy> plan = {
+      {&study_named("lengths"), lengths_of({4})},
+      {&study_named("batches"), BatchedOptions{.prompts = {Tokens{1}}, .batch_sizes = {1}, .new_tokens = 4}},
+      {&study_named("precisions"), PrecisionsOptions{.precisions = {"float32"}, .prompt = Tokens{1}}}};
+  test::TimedScript script;
+  Sessions sessions = test::timed_sessions(script, false);
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.context_length = 64;
+  context.tokenizer = test::fixture_tokenizer();
+  context.sweep.clock = script.clock();
+  context.sweep.repeats = 2;
+  {
+    Journal journal(file, "p", false);
+    context.sweep.journal = &journal;
+    EXPECT_EQ(run_studies(context, {plan[0], plan[1]}).rows.size(), 2U);
+  }
+  script.log.clear();
+  Journal journal(file, "p", true);
+  context.sweep.journal = &journal;
+  context.sweep.deadline = script.now;
+  const ExperimentResult late = run_studies(context, plan);
+  EXPECT_EQ(late.rows.size(), 2U);
+  EXPECT_EQ(script.log, std::vector<std::string>{});
+  ASSERT_EQ(late.left_out.size(), 1U);
+  EXPECT_EQ(late.left_out[0].study, "precisions");
+  EXPECT_EQ(late.left_out[0].reason, kSlower);
 }
 
 TEST(SharedOptionsOfARun, ReachEachStudy) {

@@ -41,6 +41,7 @@ class TimedSession : public Session {
     script_.pass(script_.first_s);
     FirstRun first;
     first.seconds = script_.first_s;
+    first.ids = {{0}};
     return first;
   }
   Sample run(const Case& spec) override {

@@ -13,13 +13,10 @@
 #include "assay/report/prose/prose.h"
 #include "assay/report/table.h"
 #include "assay/results/choice_json.h"
-#include "assay/statistics/statistics.h"
 
 namespace assay::cli {
 
 namespace {
-
-constexpr double kFirstTable_s = 120;
 
 // As a shell reads it back.
 std::string shell_word(const std::string& text) {
@@ -134,7 +131,7 @@ Chosen chosen_from_json(const JsonReader& json) {
   return chosen;
 }
 
-std::vector<std::string> lines_of(const Chosen& chosen) {
+std::vector<std::string> lines_of(const Chosen& chosen, double earlier_s) {
   const Choice& choice = chosen.choice;
   const double predicted = choice.predicted_s();
   std::vector<std::string> lines;
@@ -149,6 +146,9 @@ std::vector<std::string> lines_of(const Chosen& chosen) {
                     "(--budget none).",
                     report::shown_duration(predicted), report::shown_duration(choice.budget_s),
                     report::shown_duration(choice.whole_s())));
+  if (earlier_s > 0)
+    lines.push_back(fmt::format("Before it was resumed, the run took {} of its budget of {}.",
+                                report::shown_duration(earlier_s), report::shown_duration(choice.budget_s)));
   if (chosen.first_case_s > kFirstTable_s)
     lines.push_back(fmt::format(
         "There is no first table after two minutes: loading the baseline and its first run take about {}.",
@@ -157,39 +157,17 @@ std::vector<std::string> lines_of(const Chosen& chosen) {
   return lines;
 }
 
-FirstTable::FirstTable(std::function<void(const std::string&)> show, TimeSource clock)
-    : show_(std::move(show)), clock_(std::move(clock)), begin_(clock_()) {}
-
-OnCases FirstTable::teller() {
-  return [this](const std::string& sweep, const std::vector<CaseResult>& cases) {
-    if (!is_shown_) add(sweep, cases);
-  };
-}
-
-void FirstTable::add(const std::string& sweep, const std::vector<CaseResult>& cases) {
-  if (rows_.empty() || rows_.back().first != sweep)
-    rows_.emplace_back(sweep, std::vector<std::vector<std::string>>{});
-  rows_.back().second.clear();
-  for (const CaseResult& c : cases) {
-    if (c.status != RowStatus::ok || c.first.ids.empty()) continue;
-    double tokens = 0;
-    for (const std::vector<TokenId>& ids : c.first.ids) tokens += static_cast<double>(ids.size());
-    const double seconds =
-        c.samples.empty() ? c.first.seconds : statistics::median(c.each(&Sample::total_latency_s));
-    rows_.back().second.push_back({sweep, c.spec.label, fmt::format("{:.3g}", seconds),
-                                   seconds > 0 ? fmt::format("{:.1f}", tokens / seconds) : "-",
-                                   std::to_string(c.samples.size())});
-  }
-  if (elapsed(begin_, clock_()).value < kFirstTable_s) return;
-  is_shown_ = true;
+std::string first_table_of(const std::vector<FirstFigures>& figures) {
   report::Table table{{"Study", "Case", "Latency (s)", "Tokens/s", "Timed runs"},
                       {false, false, true, true, true},
                       {},
                       {1, 0, 0, 0, 2}};
-  for (auto& [title, rows] : rows_)
-    for (std::vector<std::string>& row : rows) table.rows.push_back(std::move(row));
-  show_("So far, without intervals and verdicts (a case without timed runs shows its first run):\n" +
-        report::to_text(table, terminal_width()));
+  for (const FirstFigures& one : figures)
+    table.rows.push_back({one.sweep, one.label, fmt::format("{:.3g}", one.seconds),
+                          one.tokens_per_s > 0 ? fmt::format("{:.1f}", one.tokens_per_s) : "-",
+                          std::to_string(one.timed_runs)});
+  return "So far, without intervals and verdicts (a case without timed runs shows its first run):\n" +
+         report::to_text(table, terminal_width());
 }
 
 }  // namespace assay::cli

@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "assay/harness/first_table.h"
 #include "assay/harness/predict.h"
 #include "assay/harness/sweep_options.h"
 #include "assay/studies/left_out.h"
@@ -39,23 +39,11 @@ Chosen chosen_for(const BudgetFlags& flags, const std::vector<CostedStudy>& cost
 nlohmann::ordered_json to_json(const Chosen& chosen);
 Chosen chosen_from_json(const JsonReader& json);
 
-// What is said before a run: how long it takes, a line for each thing that is left out, and why there is no
-// first table after two minutes where there will be none.
-std::vector<std::string> lines_of(const Chosen& chosen);
+// What is said before a run: how long it takes, what an interrupted one has left, a line for each thing that
+// is left out, and why there is no first table after two minutes where there will be none.
+std::vector<std::string> lines_of(const Chosen& chosen, double earlier_s = 0);
 
-// Shows once, after two minutes, what has been measured so far.
-class FirstTable {
- public:
-  FirstTable(std::function<void(const std::string&)> show, TimeSource clock);
-  OnCases teller();  // valid as long as this lives
-
- private:
-  void add(const std::string& sweep, const std::vector<CaseResult>& cases);
-  std::function<void(const std::string&)> show_;
-  TimeSource clock_;
-  TimePoint begin_;
-  std::vector<std::pair<std::string, std::vector<std::vector<std::string>>>> rows_;  // by sweep
-  bool is_shown_ = false;
-};
+// What has been measured so far, as a table.
+std::string first_table_of(const std::vector<FirstFigures>& figures);
 
 }  // namespace assay::cli

@@ -86,12 +86,10 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
     : flags_(flags),
       command_line_(std::move(command_line)),
       is_run_(command.get_name() == "run"),
-      first_table_(
-          [this](const std::string& text) {
-            screen_.clear();
-            note(text);
-          },
-          Clock::now),
+      first_table_([this](const std::vector<FirstFigures>& figures) {
+        screen_.clear();
+        note(first_table_of(figures));
+      }),
       screen_(flags.output.shows_progress()) {
   refuse_empty_values(command);
   limits_of(flags.limits);
@@ -132,7 +130,11 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
 // A terminal shows all the time what a pipe gets once.
 void Measuring::follow(SweepOptions& sweep) {
   if (!screen_.is_shown()) {
-    if (!flags_.output.is_quiet) sweep.on_cases = first_table_.teller();
+    if (flags_.output.is_quiet) return;
+    sweep.on_progress = [this](const std::string&, std::int64_t, std::int64_t, std::optional<double>) {
+      first_table_.show_if_due();
+    };
+    sweep.on_cases = first_table_.teller();
     return;
   }
   sweep.on_progress = [this](const std::string& now, std::int64_t, std::int64_t, std::optional<double> left) {
@@ -182,11 +184,8 @@ void Measuring::choose(const std::vector<PlannedStudy>& plan) {
   Chosen chosen = resumed(
       journal_.get(), "budget", "choice", chosen_from_json, [](const Chosen& made) { return to_json(made); },
       make);
-  // A little more than was predicted, so that what is left of a process can end.
-  constexpr double kGrace = 1.15;
-  context.sweep.deadline =
-      begin_ + std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(
-                   kGrace * std::max(chosen.choice.budget_s, chosen.choice.predicted_s())));
+  const double earlier_s = journal_ == nullptr ? 0 : journal_->earlier_s();
+  context.sweep.deadline = deadline_of(chosen.choice, begin_, earlier_s);
   if (!flags_.folder.empty()) {
     nlohmann::ordered_json flags = parse_ordered_json(config_, "the flags");
     flags["choice"] = assay::to_json(chosen.choice).dump();
@@ -194,7 +193,7 @@ void Measuring::choose(const std::vector<PlannedStudy>& plan) {
                           flags.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   }
   if (!flags_.output.is_quiet)
-    for (const std::string& line : lines_of(chosen)) note(line);
+    for (const std::string& line : lines_of(chosen, earlier_s)) note(line);
   context.choice = std::make_shared<const Choice>(std::move(chosen.choice));
   left_out_ = std::move(chosen.left_out);
 }
@@ -211,8 +210,9 @@ void Measuring::begin() {
   ensure_writable_folder(flags_.folder);
   lock_ = std::make_unique<FolderLock>(flags_.folder);
   const std::filesystem::path folder(flags_.folder);
-  journal_ = std::make_unique<Journal>(
-      folder / "journal.jsonl", sha256_hex(identity + identity_of_flags() + ASSAY_VERSION), flags_.resumes);
+  journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
+                                       sha256_hex(identity + identity_of_flags() + ASSAY_VERSION),
+                                       flags_.resumes, Clock::now, begin_);
   experiment_->get().sweep.journal = journal_.get();
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   journal_->append("begun", "run", now.count());  // for who watches
@@ -308,7 +308,11 @@ int Measuring::finish(ResultSet results, const Answer& answer) {
   }
   answer(results, written, unwritten);
   if (!written.note.empty() && !flags_.output.is_quiet) note(written.note);
-  if (results.status == RunStatus::interrupted) return kInterrupted;
+  if (results.status == RunStatus::interrupted) {
+    // The time of what was cut off counts too.
+    if (journal_ != nullptr) journal_->append("interrupted", "run", true);
+    return kInterrupted;
+  }
   for (const AuditRow& row : results.audit)
     if (row.has_failed())
       throw Error("the audit found results that differ although they must not: {}, {}: {}", row.configuration,

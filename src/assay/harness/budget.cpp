@@ -231,6 +231,13 @@ double predicted_study_s(const CostedStudy& study, const ChosenStudy& chosen) {
   return all + study.once_s + (study.is_sweep ? sweep_s(study, cases, chosen) : 0);
 }
 
+TimePoint deadline_of(const Choice& choice, TimePoint begin, double earlier_s) {
+  constexpr double kGrace = 1.15;
+  const double may_take_s = kGrace * std::max(choice.budget_s, choice.predicted_s());
+  return begin + std::chrono::duration_cast<TimePoint::duration>(
+                     std::chrono::duration<double>(std::max(0.0, may_take_s - earlier_s)));
+}
+
 Choice choose(const std::vector<CostedStudy>& studies, double budget_s, double before_s) {
   return Choosing(studies, budget_s, before_s).choose();
 }

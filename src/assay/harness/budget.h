@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/base/units.h"
 #include "assay/harness/case.h"
 #include "assay/harness/sweep_options.h"
 #include "assay/results/choice.h"
@@ -73,6 +74,10 @@ struct CostedStudy {
 
 // `before_s`: what the run has taken so far, which the budget includes.
 Choice choose(const std::vector<CostedStudy>& studies, double budget_s, double before_s = 0);
+
+// When a run that began at `begin` begins nothing more: after a little more than it may take, so that what is
+// left of a process can end. `earlier_s`: what a run that is resumed had taken before.
+TimePoint deadline_of(const Choice& choice, TimePoint begin, double earlier_s = 0);
 
 // Seconds of a study as it is chosen. A study without cases takes none.
 double predicted_study_s(const CostedStudy& study, const ChosenStudy& chosen);

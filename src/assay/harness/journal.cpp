@@ -1,5 +1,6 @@
 #include "assay/harness/journal.h"
 
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <utility>
@@ -17,6 +18,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 constexpr int kVersion = 4;
+constexpr double kMostJournal_s = 1e12;
 
 // Null where the line is not JSON.
 OrderedJson parsed_line(std::string_view line) {
@@ -35,6 +37,9 @@ struct Journal::State {
   std::filesystem::path file;
   std::string plan;
   bool has_resumed = false;
+  std::function<TimePoint()> clock;
+  TimePoint begin;
+  double earlier_s = 0;
   std::map<std::pair<std::string, std::string>, std::vector<OrderedJson>> entries;  // by kind and key
   struct Close {
     void operator()(std::FILE* stream) const { std::fclose(stream); }
@@ -42,9 +47,12 @@ struct Journal::State {
   std::unique_ptr<std::FILE, Close> out;
 };
 
-Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes)
+Journal::Journal(std::filesystem::path file, const std::string& plan, bool resumes,
+                 std::function<TimePoint()> clock, std::optional<TimePoint> begin)
     : state_(std::make_unique<State>()) {
   State& own = *state_;
+  own.clock = std::move(clock);
+  own.begin = begin.value_or(own.clock());
   own.file = std::move(file);
   own.plan = plan;
   if (resumes && std::filesystem::exists(own.file)) {
@@ -64,20 +72,21 @@ Journal::~Journal() = default;
 
 void Journal::State::read() {
   const std::string text = read_text_file(file);
-  read_journal(text, file.string(), plan,
-               [&](const std::string& kind, const std::string& key, const OrderedJson& data) {
-                 entries[{kind, key}].push_back(data);
-               });
+  earlier_s = read_journal(text, file.string(), plan,
+                           [&](const std::string& kind, const std::string& key, const OrderedJson& data) {
+                             entries[{kind, key}].push_back(data);
+                           });
   // What was cut off must not join the next line.
   const std::size_t whole = text.rfind('\n') + 1;
   if (whole < text.size()) std::filesystem::resize_file(file, whole);
 }
 
-void read_journal(
+double read_journal(
     std::string_view text, const std::string& file, const std::string& plan,
     const std::function<void(const std::string&, const std::string&, const OrderedJson&)>& on_entry) {
   const std::size_t whole = text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1;
   std::size_t line_number = 0;
+  double at_s = 0;
   for (std::size_t at = 0; at < whole;) {
     const std::size_t end = text.find('\n', at);
     ++line_number;
@@ -98,14 +107,21 @@ void read_journal(
     if (!json.is_object() || !is_text("kind") || !is_text("key") || !json.contains("data"))
       throw JournalError("{}: line {}: expected an entry of a journal with kind, key and data", file,
                          line_number);
+    if (const auto at = json.find("at_s"); at != json.end()) {
+      if (!at->is_number() || !(at->get<double>() >= 0 && at->get<double>() <= kMostJournal_s))
+        throw JournalError("{}: line {}: expected at_s as a number of seconds from 0", file, line_number);
+      at_s = at->get<double>();
+    }
     on_entry(json.at("kind").get<std::string>(), json.at("key").get<std::string>(), json.at("data"));
   }
   if (line_number == 0)
     throw JournalError("{}: expected a journal that this program can resume, found something else", file);
+  return at_s;
 }
 
 void Journal::append(const std::string& kind, const std::string& key, const OrderedJson& data) {
-  OrderedJson entry{{"kind", kind}, {"key", key}, {"data", data}};
+  const double at_s = state_->earlier_s + elapsed(state_->begin, state_->clock()).value;
+  OrderedJson entry{{"kind", kind}, {"key", key}, {"data", data}, {"at_s", std::round(at_s * 1000) / 1000}};
   hide_bytes(entry);
   const std::string line = entry.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   if (std::fwrite(line.data(), 1, line.size(), state_->out.get()) != line.size() ||
@@ -132,6 +148,10 @@ bool Journal::has(const std::string& kind, const std::string& key) const {
 
 bool Journal::has_resumed() const {
   return state_->has_resumed;
+}
+
+double Journal::earlier_s() const {
+  return state_->earlier_s;
 }
 
 }  // namespace assay

@@ -13,6 +13,7 @@
 
 #include "assay/base/error_types.h"
 #include "assay/base/json_reader.h"
+#include "assay/base/units.h"
 
 namespace assay {
 
@@ -25,8 +26,10 @@ class JournalError : public Error {
 class Journal {
  public:
   // Begins a new journal; where `resumes`, reads the one that is there, without a last line that was cut off.
-  // `plan` identifies what is run: a journal of another plan is an Error.
-  Journal(std::filesystem::path file, const std::string& plan, bool resumes);
+  // `plan` identifies what is run: a journal of another plan is an Error. An entry says how many seconds the
+  // run had taken by `clock`, from now on or from a `begin` before it, those of earlier runs included.
+  Journal(std::filesystem::path file, const std::string& plan, bool resumes,
+          std::function<TimePoint()> clock = Clock::now, std::optional<TimePoint> begin = {});
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -39,6 +42,7 @@ class Journal {
                  const std::function<void(const JsonReader& data)>& read) const;
   bool has(const std::string& kind, const std::string& key) const;  // an entry that earlier runs wrote
   bool has_resumed() const;
+  double earlier_s() const;  // that earlier runs had taken when they wrote their last entry
 
  private:
   struct State;
@@ -46,10 +50,11 @@ class Journal {
 };
 
 // Reads the text of a journal as the constructor does, but for a last line without a line break: `on_entry`
-// is given each entry in order. Throws JournalError naming `file` and, of an entry, the line.
-void read_journal(std::string_view text, const std::string& file, const std::string& plan,
-                  const std::function<void(const std::string& kind, const std::string& key,
-                                           const nlohmann::ordered_json& data)>& on_entry);
+// is given each entry in order. Returns the seconds that the run had taken at the last entry; 0 where it does
+// not say so. Throws JournalError naming `file` and, of an entry, the line.
+double read_journal(std::string_view text, const std::string& file, const std::string& plan,
+                    const std::function<void(const std::string& kind, const std::string& key,
+                                             const nlohmann::ordered_json& data)>& on_entry);
 
 // What an earlier run wrote under this kind and key or, where it wrote nothing, what `make` gives, which is
 // written down. `read` and `write` turn it from JSON and to JSON. No journal: what `make` gives.

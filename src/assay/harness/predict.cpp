@@ -57,6 +57,8 @@ class Predictor {
       cost.prefill_s = phases.prefill_s;
       cost.decode_s = phases.decode_s;
       cost.load_s = load_s_of(spec.configuration);
+      cost.head_row_s = head_row_s_of(peaks_for(spec.configuration));
+      cost.vocab = peaks_for(spec.configuration).plan.vocab;
       cost.memory_share = context_.sessions->memory_share(spec.configuration);
     } catch (const Error&) {
       return cost;  // it fails at once
@@ -90,6 +92,13 @@ class Predictor {
   };
 
   static Cost cost_of_step(const Plan& plan) { return assay::cost_of(plan, 1, 0, 1); }
+
+  // As many rows of the LM head are computed together as scorer.h does.
+  static double head_row_s_of(const Peaks& peaks) {
+    constexpr std::int64_t kRows = 32;
+    const PhaseCosts costs = costs_by_phase(peaks.plan, kRows, 0, kRows);
+    return peaks.reached.seconds(costs[static_cast<std::size_t>(OpClass::head)]) / kRows;
+  }
 
   // The text that ships has some thousands of tokens.
   static double calibration_s_of(const Peaks& peaks) {
@@ -221,6 +230,7 @@ CostOf cost_predictor(const ExperimentContext& context, const ModelSource& sourc
     cost.load_s *= factors.load;
     cost.beside_run_s = factors.beside_run_s;
     cost.prefill_s *= factors.prefill;
+    cost.head_row_s *= factors.prefill;
     cost.decode_s *= factors.decode;
     return cost;
   };

@@ -34,6 +34,8 @@ std::vector<PredictedCase> predict_cases(const ExperimentContext& context, const
 struct CaseCost {
   double load_s = 0;                   // starting a process, loading, quantizing, calibrating
   double prefill_s = 0, decode_s = 0;  // one run's; without a KV cache all of it is prefill
+  double head_row_s = 0;               // one more token through the LM head, where many go together
+  std::int64_t vocab = 0;              // logits of a token
   double beside_run_s = 0.02;          // a run's, beside both
   std::int64_t longest_prompt = 0;     // in tokens
   double memory_share = 0;             // where 1 is all that may be loaded together

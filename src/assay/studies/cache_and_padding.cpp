@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/studies/session_result.h"
 #include "assay/studies/study.h"
 
 namespace assay {
@@ -118,7 +119,7 @@ class Ablation {
       fit_positions();
     }
     if (options_.has_padding) compare_paddings();
-    if (context_.sweep.is_late())
+    if (is_too_late(context_, "audit", context_.baseline.key()))
       result_.left_out.push_back({.study = "ablation", .what = "the audit", .reason = std::string(kSlower)});
     else if (!result_.is_interrupted)
       result_.audit = audit(context_, {context_.baseline}, padded_prompts(context_, options_),

@@ -14,6 +14,7 @@
 #include "assay/session/perplexity.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/session_result.h"
+#include "assay/studies/text_windows.h"
 
 namespace assay {
 
@@ -83,7 +84,7 @@ class PerplexityRun {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
       const RunConfig& configuration = configurations_[i];
-      if (i > 0 && sweep.is_late()) {
+      if (i > 0 && is_too_late(context_, "losses", configuration.key())) {
         late_.push_back(
             {.study = "perplexity", .what = configuration.label(), .reason = std::string(kSlower)});
         continue;
@@ -224,30 +225,19 @@ std::vector<Case> perplexity_cases(const ExperimentContext& context, const Perpl
   return {};
 }
 
-struct Windows {
-  Case one;  // a window is a prefill
-  double count = 0;
-};
-
-Windows windows_of(const ExperimentContext& context, const PerplexityOptions& options) {
-  const std::int64_t window = window_of(context, options).value_or(context.context_length),
-                     stride = options.stride.value_or(std::max<std::int64_t>(1, window / 2));
-  const auto tokens = static_cast<std::int64_t>(
-      encode(context, read_corpus(corpus_of(options), context.baseline.newlines).text).size());
-  const std::int64_t length =
-      std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
-  const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-  return {baseline_case(context, Scenario::perplexity, "window", {ids}, 1),
-          static_cast<double>(1 + tokens / stride)};
+TextWindows perplexity_windows(const ExperimentContext& context, const PerplexityOptions& options) {
+  const std::string text = read_corpus(corpus_of(options), context.baseline.newlines).text;
+  return text_windows(context, Scenario::perplexity, std::ssize(encode(context, text)),
+                      window_of(context, options), options.stride);
 }
 
 double predicted_perplexity_s(const ExperimentContext& context, const PerplexityOptions& options,
-                              const PredictedSeconds& seconds_of) {
-  Windows windows = windows_of(context, options);
+                              const PredictedSeconds& run_s_of) {
+  TextWindows windows = perplexity_windows(context, options);
   double all = 0;
   for (const RunConfig& configuration : configurations_of(context, options)) {
     windows.one.configuration = configuration;
-    all += windows.count * seconds_of(windows.one);
+    all += windows.count * run_s_of(windows.one);
   }
   return all;
 }
@@ -256,7 +246,7 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
 void add_perplexity_costs(const ExperimentContext& context, const PerplexityOptions& options,
                           const CostOf& cost_of, CostedStudy& costed) {
   costed.is_sweep = false;
-  Windows windows = windows_of(context, options);
+  TextWindows windows = perplexity_windows(context, options);
   for (const RunConfig& configuration : configurations_of(context, options)) {
     windows.one.configuration = configuration;
     const CaseCost cost = cost_of(windows.one);
@@ -265,7 +255,7 @@ void add_perplexity_costs(const ExperimentContext& context, const PerplexityOpti
                             .configuration = configuration.key(),
                             .need = Need::perplexity,
                             .load_s = cost.load_s,
-                            .once_s = windows.count * cost.prefill_s,
+                            .once_s = seconds_of(windows, cost),
                             .memory_share = cost.memory_share});
   }
   add_precisions(context, options.precisions, configurations_of(context, options), costed);

@@ -8,6 +8,7 @@
 #include "assay/studies/measured_divergence.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/session_result.h"
+#include "assay/studies/text_windows.h"
 
 namespace assay {
 
@@ -150,6 +151,9 @@ ExperimentResult measure_divergence_study(const ExperimentContext& context, cons
   for (const MeasuredCandidate& candidate : found.candidates)
     if (candidate.figures || !candidate.failure.empty())
       result.rows.push_back(divergence_row(candidate, found, corpus));
+    else if (found.was_late)
+      result.left_out.push_back(
+          {.study = "divergence", .what = candidate.configuration.label(), .reason = std::string(kSlower)});
   if (const auto comparison = compare_smallest(found)) result.findings.emplace_back(*comparison);
   return result;
 }
@@ -161,36 +165,28 @@ std::vector<Case> divergence_cases(const ExperimentContext& context, const Optio
   return {};
 }
 
-struct DivergenceWindows {
-  Case one;  // a window is a prefill
-  double count = 0, tokens = 0;
-};
-
-DivergenceWindows divergence_windows(const ExperimentContext& context, const Options& options) {
+TextWindows divergence_windows(const ExperimentContext& context, const Options& options) {
   std::int64_t window = options.context.value_or(context.context_length);
   for (const ContextModel& model : context.models) window = std::min(window, model.context_length);
-  const std::int64_t stride = options.stride.value_or(std::max<std::int64_t>(1, window / 2));
-  const auto all = static_cast<std::int64_t>(
-      encode(context, read_corpus(divergence_text(options), context.baseline.newlines).text).size());
-  const std::int64_t tokens = std::min(all, options.max_tokens);
-  const std::int64_t length =
-      std::max<std::int64_t>(1, std::min({window, tokens, context.context_length - 1}));
-  const std::vector<TokenId> ids(static_cast<std::size_t>(length));
-  return {baseline_case(context, Scenario::divergence, "window", {ids}, 1),
-          static_cast<double>(1 + tokens / stride), static_cast<double>(tokens)};
+  const std::string text = read_corpus(divergence_text(options), context.baseline.newlines).text;
+  return text_windows(context, Scenario::divergence,
+                      std::min<std::int64_t>(std::ssize(encode(context, text)), options.max_tokens), window,
+                      options.stride);
 }
 
-// LM heads of all scored tokens and the comparison of their logits cost about as much again as the windows,
-// whose prefill reads the last token alone.
-constexpr double kHeadsAndComparison = 2;
+// Writing a logit down, softmax, KL and ranks, on two cores. Of a vocabulary of 50,257 it takes longer than
+// the forward passes of 124M parameters.
+constexpr double kComparison_s = 2e-8;
 
 double predicted_divergence_s(const ExperimentContext& context, const Options& options,
-                              const PredictedSeconds& seconds_of) {
-  DivergenceWindows windows = divergence_windows(context, options);
+                              const PredictedSeconds& run_s_of) {
+  // The LM head of all scored tokens, and the comparison of their logits.
+  constexpr double kBesidePrefill = 2;
+  TextWindows windows = divergence_windows(context, options);
   double all = 0;
   for (const RunConfig& configuration : diverging_configurations(context, options)) {
     windows.one.configuration = configuration;
-    all += kHeadsAndComparison * windows.count * seconds_of(windows.one);
+    all += kBesidePrefill * windows.count * run_s_of(windows.one);
   }
   return all;
 }
@@ -199,7 +195,7 @@ double predicted_divergence_s(const ExperimentContext& context, const Options& o
 void add_divergence_costs(const ExperimentContext& context, const Options& options, const CostOf& cost_of,
                           CostedStudy& costed) {
   costed.is_sweep = false;
-  DivergenceWindows windows = divergence_windows(context, options);
+  TextWindows windows = divergence_windows(context, options);
   const std::vector<RunConfig> configurations = diverging_configurations(context, options);
   for (const RunConfig& configuration : configurations) {
     windows.one.configuration = configuration;
@@ -209,7 +205,8 @@ void add_divergence_costs(const ExperimentContext& context, const Options& optio
                             .configuration = configuration.key(),
                             .need = Need::divergence,
                             .load_s = cost.load_s,
-                            .once_s = kHeadsAndComparison * windows.count * cost.prefill_s,
+                            .once_s = seconds_of(windows, cost) +
+                                      kComparison_s * windows.scored * static_cast<double>(cost.vocab),
                             .memory_share = cost.memory_share});
   }
   add_precisions(context, options.precisions, configurations, costed);

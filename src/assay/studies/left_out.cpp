@@ -4,6 +4,7 @@
 
 #include "assay/base/format.h"
 #include "assay/results/verdict.h"
+#include "assay/studies/registry.h"
 
 namespace assay {
 
@@ -18,13 +19,29 @@ std::string named(const std::vector<std::string>& labels) {
                      labels.size() - kNamed);
 }
 
-double whole_s(const CostedStudy& study, const Choice& choice, const std::set<std::string>& without) {
-  ChosenStudy alone{.name = study.name};
-  alone.left_out = without;
-  return choice.before_s + predicted_study_s(study, alone);
+bool can_be_skipped(const std::string& name) {
+  const std::vector<Study>& all = assay::studies();
+  const auto at =
+      std::find_if(all.begin(), all.end(), [&](const Study& study) { return study.name == name; });
+  return at == all.end() || at->can_be_skipped;
 }
 
-void add_cases(const CostedStudy& study, const ChosenStudy& chosen, const Choice& choice,
+// What a command takes beside its study: loading, and studies that no run is without.
+double beside_s(const CostedStudy& study, const std::vector<CostedStudy>& studies, const Choice& choice) {
+  double all = choice.before_s;
+  for (const CostedStudy& other : studies)
+    if (other.name != study.name && !can_be_skipped(other.name))
+      all += predicted_study_s(other, {.name = other.name});
+  return all;
+}
+
+double alone_s(const CostedStudy& study, const std::set<std::string>& without) {
+  ChosenStudy alone{.name = study.name};
+  alone.left_out = without;
+  return predicted_study_s(study, alone);
+}
+
+void add_cases(const CostedStudy& study, const ChosenStudy& chosen, double other_s,
                const CommandOf& command_of, std::vector<LeftOut>& all) {
   std::vector<std::string> labels, values;
   std::set<std::string> without;
@@ -43,10 +60,10 @@ void add_cases(const CostedStudy& study, const ChosenStudy& chosen, const Choice
   all.push_back({.study = study.name,
                  .what = chosen.is_measured ? named(labels) : "the whole study (" + named(labels) + ")",
                  .command = command_of(study.name, values),
-                 .predicted_s = whole_s(study, choice, without)});
+                 .predicted_s = other_s + alone_s(study, without)});
 }
 
-void add_less(const CostedStudy& study, const ChosenStudy& chosen, const Choice& choice,
+void add_less(const CostedStudy& study, const ChosenStudy& chosen, double other_s,
               const CommandOf& command_of, std::vector<LeftOut>& all) {
   std::vector<std::string> parts;
   if (chosen.processes && *chosen.processes < kMinProcesses)
@@ -65,7 +82,7 @@ void add_less(const CostedStudy& study, const ChosenStudy& chosen, const Choice&
   all.push_back({.study = study.name,
                  .what = fmt::format("{}", fmt::join(parts, ", ")),
                  .command = command_of(study.name, {}),
-                 .predicted_s = whole_s(study, choice, {})});
+                 .predicted_s = other_s + alone_s(study, {})});
 }
 
 }  // namespace
@@ -76,8 +93,9 @@ std::vector<LeftOut> left_out_of(const std::vector<CostedStudy>& studies, const 
   for (const CostedStudy& study : studies) {
     const ChosenStudy* chosen = choice.find(study.name);
     if (chosen == nullptr) continue;
-    add_cases(study, *chosen, choice, command_of, all);
-    if (chosen->is_measured) add_less(study, *chosen, choice, command_of, all);
+    const double other_s = beside_s(study, studies, choice);
+    add_cases(study, *chosen, other_s, command_of, all);
+    if (chosen->is_measured) add_less(study, *chosen, other_s, command_of, all);
   }
   return all;
 }

@@ -11,6 +11,7 @@
 #include "assay/harness/worker_protocol.h"
 #include "assay/session/resolve.h"
 #include "assay/statistics/replicates.h"
+#include "assay/studies/session_result.h"
 
 namespace assay {
 
@@ -73,7 +74,10 @@ class Measurement {
         all_.is_interrupted = true;
         break;
       }
-      measure_group(group);
+      if (all_.passes > 0 && is_too_late(context_, "divergence", pass_key(group)))
+        all_.was_late = true;
+      else
+        measure_group(group);
     }
     for (MeasuredCandidate& candidate : all_.candidates)
       if (!candidate.tokens.empty())
@@ -113,10 +117,14 @@ class Measurement {
     }
   }
 
-  Pass pass_over(const std::vector<RunConfig>& group) const {
+  std::string pass_key(const std::vector<RunConfig>& group) const {
     std::string key = to_json(run_.request).dump();
     for (const RunConfig& each : group) key += " | " + each.key();
-    return resumed(context_.sweep.journal, "divergence", key, pass_from_json, pass_to_json, [&] {
+    return key;
+  }
+
+  Pass pass_over(const std::vector<RunConfig>& group) const {
+    return resumed(context_.sweep.journal, "divergence", pass_key(group), pass_from_json, pass_to_json, [&] {
       const SessionGroup live = context_.sessions->together(group);
       if (live.sessions.front() == nullptr) throw Error("{}", live.failures.front());
       std::vector<Session*> candidates;

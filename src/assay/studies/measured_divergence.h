@@ -45,6 +45,7 @@ struct MeasuredDivergences {
   int passes = 0;      // over the baseline: one, where memory holds it with all candidates
   double seconds = 0;  // that all passes took, without loading
   bool is_interrupted = false;
+  bool was_late = false;  // a pass would have begun too late: its candidates have neither tokens nor failure
 };
 
 // Where the KL is below it, nothing shows more than the noise floor.

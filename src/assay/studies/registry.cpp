@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "assay/base/error.h"
+#include "assay/harness/journal.h"
 #include "assay/studies/tradeoff.h"
 
 // One line per study; NAME_study() is in the file of its name.
@@ -91,6 +94,12 @@ std::vector<const PlannedStudy*> in_order(const ExperimentContext& context,
   return order;
 }
 
+// What a journal holds of a study is a part of the result, however late it is.
+bool was_begun_before(const ExperimentContext& context, const std::string& study) {
+  Journal* journal = context.sweep.journal;
+  return journal != nullptr && journal->has("study", study);
+}
+
 }  // namespace
 
 ExperimentResult run_studies(ExperimentContext context, const std::vector<PlannedStudy>& plan,
@@ -111,12 +120,15 @@ ExperimentResult run_studies(ExperimentContext context, const std::vector<Planne
     result.is_interrupted =
         result.is_interrupted || (context.sweep.should_stop && context.sweep.should_stop());
     if (result.is_interrupted) break;
-    if (planned != applying.front() && context.sweep.is_late()) {
+    const bool was_begun = was_begun_before(context, planned->study->name);
+    if (planned != applying.front() && context.sweep.is_late() && !was_begun) {
       result.left_out.push_back(
           {.study = planned->study->name, .what = "the whole study", .reason = std::string(kSlower)});
       continue;
     }
     time_left.begin(planned->study->name);
+    if (context.sweep.journal != nullptr && !was_begun)
+      context.sweep.journal->append("study", planned->study->name, true);
     result.add(planned->study->measure(context, planned->options));
   }
   // The comparisons of all studies are judged together, also where the run was interrupted.

@@ -40,6 +40,12 @@ void prepare_processes(const ExperimentContext& context, std::vector<RunConfig> 
   context.sessions->prepare(configurations);
 }
 
+// Whether it is too late to measure what has this kind and key, and an earlier run has not.
+inline bool is_too_late(const ExperimentContext& context, const std::string& kind, const std::string& key) {
+  const SweepOptions& sweep = context.sweep;
+  return sweep.is_late() && (sweep.journal == nullptr || !sweep.journal->has(kind, key));
+}
+
 // `kind` and `key` name it in the journal, `name` its value there. `from_json` reads what to_json() wrote.
 template <typename FromJson, typename Measure>
 auto measured_once(const ExperimentContext& context, const RunConfig& configuration, const std::string& kind,

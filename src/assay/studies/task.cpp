@@ -68,12 +68,12 @@ class TaskRun {
   ExperimentResult run() {
     ExperimentResult result;
     std::vector<TaskOfConfiguration> all;
-    prepare_processes(context_, configurations_, "task", [&](const RunConfig& c) { return key_of(c); });
+    prepare_processes(context_, configurations_, "task", [&](const RunConfig& c) { return journal_key(c); });
     for (std::size_t i = 0; i < configurations_.size(); ++i) {
       const SweepOptions& sweep = context_.sweep;
       if (sweep.should_stop && sweep.should_stop()) break;
       const RunConfig& configuration = configurations_[i];
-      if (i > 0 && sweep.is_late()) {
+      if (i > 0 && is_too_late(context_, "task", journal_key(configuration))) {
         result.left_out.push_back(
             {.study = "task", .what = configuration.label(), .reason = std::string(kSlower)});
         continue;
@@ -93,7 +93,7 @@ class TaskRun {
   }
 
  private:
-  std::string key_of(const RunConfig& configuration) const {
+  std::string journal_key(const RunConfig& configuration) const {
     return configuration.key() + " | " + items_.sha256;
   }
 
@@ -101,8 +101,8 @@ class TaskRun {
   bool score(TaskOfConfiguration& scored) {
     const RunConfig& configuration = scored.configuration;
     auto measured =
-        measured_once(context_, configuration, "task", key_of(configuration), "scores", task_scores_from_json,
-                      [&](Session& session) { return session.task(file_.string()); });
+        measured_once(context_, configuration, "task", journal_key(configuration), "scores",
+                      task_scores_from_json, [&](Session& session) { return session.task(file_.string()); });
     scored.scores = std::move(measured.value);
     scored.facts = std::move(measured.facts);
     scored.reason = std::move(measured.reason);

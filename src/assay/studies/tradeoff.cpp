@@ -8,6 +8,7 @@
 #include "assay/base/error.h"
 #include "assay/harness/case_json.h"
 #include "assay/studies/precision_cases.h"
+#include "assay/studies/session_result.h"
 
 namespace assay {
 
@@ -52,6 +53,12 @@ class Tradeoff {
     Case spec = baseline_case(context_, Scenario::tradeoff, key, {options_.prompts[i]}, c.spec.new_tokens);
     spec.configuration = configuration;
     std::optional<FirstRun> run;
+    if (is_too_late(context_, "text", key)) {
+      result_.left_out.push_back({.study = "trade-off",
+                                  .what = fmt::format("prompt {} with {}", i + 1, configuration.label()),
+                                  .reason = std::string(kSlower)});
+      return run;
+    }
     const Attempt attempt = context_.sessions->attempt(
         configuration,
         [&] {
