@@ -42,6 +42,7 @@ TEST(CliCompareQuality, HoldsLimits) {
   EXPECT_EQ(undecided.exit_code, 1);
   EXPECT_NE(undecided.err.find("'kl:0.05' is undecided"), std::string::npos) << undecided.err;
   expect_failure(run_program({"compare", a, b, "--fail-on", "kl:x"}), 2, {"--fail-on", "'kl:x'"});
+  expect_failure(run_program({"compare", a, b, "--fail-on", ""}), 2, {"--fail-on", "found an empty text"});
 }
 
 }  // namespace

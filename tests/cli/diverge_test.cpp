@@ -88,8 +88,8 @@ TEST(CliDiverge, FailsOnLimits) {
   EXPECT_EQ(with_limits("kl:1,agreement:0.5", "0").exit_code, 0);
   const ProgramResult broken = with_limits("kl:0.001,agreement:0.999", "0");
   EXPECT_EQ(broken.exit_code, 4);
-  for (const char* words : {"--fail-on kl:0.001 is met: divergence, nf4: its KL divergence of ",
-                            "--fail-on agreement:0.999 is met: divergence, nf4: its top-1 agreement of "})
+  for (const char* words : {"--fail-on kl:0.001 is broken: divergence, nf4: its KL divergence of ",
+                            "--fail-on agreement:0.999 is broken: divergence, nf4: its top-1 agreement of "})
     EXPECT_NE(broken.err.find(words), std::string::npos) << broken.err;
   EXPECT_NE(broken.out.find("KL (nats)"), std::string::npos) << "the table is shown all the same";
   const ProgramResult undecided = with_limits("kl:0.05", "300");

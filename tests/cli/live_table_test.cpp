@@ -70,7 +70,7 @@ TEST(CliLive, ATerminalShowsTheTableAndAPipeDoesNot) {
   if (std::system("command -v script > /dev/null 2>&1") != 0) GTEST_SKIP() << "needs `script` of util-linux";
   TemporaryFolder folder;
   const std::string command =
-      fmt::format("'{}' sweep lengths '{}' --lengths 4,8 -n 4 --processes 1 -r 3", program_path(), kModel);
+      fmt::format("'{}' sweep lengths '{}' --lengths 4,8 -n 40 --processes 2 -r 15", program_path(), kModel);
   ASSERT_EQ(
       std::system(fmt::format("script -qec \"{}\" '{}' > /dev/null 2>&1", command, folder / "seen").c_str()),
       0);
@@ -86,14 +86,15 @@ TEST(CliLive, AnotherTerminalWatchesUntilTheRunEnds) {
   TemporaryFolder folder;
   const std::string out = folder / "out";
   const int code = std::system(
-      fmt::format("'{0}' run '{1}' -p one -n 50 -r 10000000 --corpus '{1}/prompt.txt' -o '{2}' "
-                  "> '{3}' 2>&1 & P=$!\n"
-                  "until [ -s '{2}/journal.jsonl' ]; do sleep 0.1; done\n"
-                  "'{0}' run --watch '{2}' > '{4}' 2> '{5}' & W=$!\n"
-                  "until grep -q 'prompt 1' '{4}'; do kill -0 $W || exit 98; sleep 0.1; done\n"
-                  "kill -TERM $P; wait $P; [ $? = 130 ] || exit 99\n"
-                  "wait $W",
-                  program_path(), kModel, out, folder / "said", folder / "watched", folder / "noted")
+      fmt::format(
+          "'{0}' run '{1}' -p one -n 50 -r 10000000 --corpus '{1}/prompt.txt' -o '{2}' "
+          "> '{3}' 2>&1 & P=$!\n"
+          "until [ -s '{2}/journal.jsonl' ]; do sleep 0.1; done\n"
+          "'{0}' run --watch '{2}' > '{4}' 2> '{5}' & W=$!\n"
+          "until grep -q 'prompt 1' '{2}/journal.jsonl'; do kill -0 $W || exit 98; sleep 0.1; done; sleep 1\n"
+          "kill -TERM $P; wait $P; [ $? = 130 ] || exit 99\n"
+          "wait $W",
+          program_path(), kModel, out, folder / "said", folder / "watched", folder / "noted")
           .c_str());
   EXPECT_EQ(WEXITSTATUS(code), 0) << read_file(folder / "said") << read_file(folder / "noted");
   const std::string watched = read_file(folder / "watched");

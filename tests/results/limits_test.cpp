@@ -320,9 +320,11 @@ TEST(MoreProcesses, AsksForTenTimesAsManyAtMost) {
             "Undecided: 3 of 3 comparisons. 50 processes would probably decide 2 of them, in about 6 min.");
   results.comparisons.resize(1);
   results.comparisons[0].seconds_each = 0;
-  for (const auto& [command, expected] : {std::pair("assay run", "assay run --processes 50"),
-                                          {"assay run --processes=5 x", "assay run x --processes 50"},
-                                          {"assay run --processes 5", "assay run --processes 50"}}) {
+  for (const auto& [command, expected] :
+       {std::pair("assay run", "assay run --processes 50"),
+        {"assay run --processes=5 x", "assay run x --processes 50"},
+        {"assay run --budget 90s -o r --resume", "assay run -o r --processes 50 --budget none"},
+        {"assay run --processes 5", "assay run --processes 50"}}) {
     results.command = command;
     EXPECT_EQ(sentence_of(*more_processes_of(results)),
               std::string("Undecided: 1 of 1 comparisons. 50 processes would probably decide 1 of them: ") +

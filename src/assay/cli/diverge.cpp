@@ -146,7 +146,7 @@ int exit_code_of(const MeasuredDivergences& found, const std::vector<FailureRule
   std::string undecided;
   for (const FailureRule& rule : rules) try {
       for (const std::string& line : judge_quality(rows, rule).beyond_limit) {
-        note(fmt::format("--fail-on {} is met: {}", rule.text, line));
+        note(fmt::format("--fail-on {} is broken: {}", rule.text, line));
         is_broken = true;
       }
     } catch (const Error& error) {
@@ -225,9 +225,11 @@ void add_diverge(CLI::App& app, int& exit_code) {
             "Tokens from one window to the next; 0: half the context [0]");
   add_whole(*command, "--max-tokens", flags->max_tokens, "First tokens of the text to compare; 0: all [0]");
   add_whole(*command, "--worst", flags->worst, "Tokens of the largest KL to show in context [3]", 0, 1000);
-  command->add_option("--fail-on", flags->fail_on,
-                      "Exit with code 4 if a candidate's interval lies beyond a limit (kl:0.02 in nats, "
-                      "agreement:0.98), joined by commas [none]");
+  command
+      ->add_option("--fail-on", flags->fail_on,
+                   "Exit with code 4 if a candidate's interval lies beyond a limit (kl:0.02 in nats, "
+                   "agreement:0.98), joined by commas [none]")
+      ->check(not_empty);
   command->add_flag("--no-noise-floor", flags->has_no_floor,
                     "Leave out the baseline's comparison with itself in bfloat16");
   add_whole(*command, "--max-memory", flags->memory_mb,

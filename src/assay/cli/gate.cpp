@@ -69,10 +69,11 @@ void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
 void GateFlags::add_to(CLI::App& app) {
   add_real(app, "--margin", margin_percent, "Margin within which a difference counts as none, in % [2]");
   app.add_option(
-      "--fail-on", fail_on,
-      "Exit with code 4 if B is worse than A by more than a bound, joined by commas (latency:3%, "
-      "throughput:3%, memory:0%, size:0%, perplexity:1%, accuracy:1%; also slower, faster, worse), or if "
-      "B breaks a limit (kl:0.02, agreement:0.98) [none]");
+         "--fail-on", fail_on,
+         "Exit with code 4 if B is worse than A by more than a bound, joined by commas (latency:3%, "
+         "throughput:3%, memory:0%, size:0%, perplexity:1%, accuracy:1%; also slower, faster, worse), or if "
+         "B breaks a limit (kl:0.02, agreement:0.98) [none]")
+      ->check(not_empty);
 }
 
 std::vector<FailureRule> GateFlags::rules() const {
@@ -94,13 +95,13 @@ int answer_comparison(const ComparedResults& compared, const std::vector<Failure
       const RuleOutcome outcome = judge_rule(compared, rule);
       const std::vector<std::string> lines = report::broken_by(outcome);
       for (const std::string& line : lines) {
-        notes.push_back(fmt::format("--fail-on {} is met: {}", rule.text, line));
+        notes.push_back(fmt::format("--fail-on {} is broken: {}", rule.text, line));
         broken.push_back(line);
       }
       if (lines.empty() && outcome.detectable_difference > 0)
         notes.push_back(fmt::format(
-            "--fail-on {} is not met; a difference of {:.2g} % would have been found nine in ten times",
-            rule.text, 100 * outcome.detectable_difference));
+            "--fail-on {} holds; a difference of {:.2g} % would have been found nine in ten times", rule.text,
+            100 * outcome.detectable_difference));
       judged.push_back(
           {{"rule", rule.text}, {"broken", lines}, {"detectable_difference", outcome.detectable_difference}});
     }

@@ -60,7 +60,7 @@ int run_program(int argc, char** argv) {
   app.set_version_flag("--version", "assay " ASSAY_VERSION);
   app.footer(
       "Try: assay run demo -o results\nExit codes: 0 done, 1 failed, 2 wrong usage, 3 some cases failed, "
-      "4 a condition of --fail-on is met, 130 interrupted");
+      "4 a rule of --fail-on is broken, 130 interrupted");
   assay::cli::add_run(app, exit_code, command_line);
   assay::cli::add_studies(app, exit_code, command_line);
   assay::cli::add_compare(app, exit_code);

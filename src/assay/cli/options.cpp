@@ -261,6 +261,10 @@ std::string read_input(const std::string& file) {
   return text;
 }
 
+std::string not_empty(const std::string& value) {
+  return value.empty() ? "expected a value, found an empty text" : "";
+}
+
 void refuse_empty_values(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_lnames().empty() || option->get_lnames().front() == "prompt") continue;

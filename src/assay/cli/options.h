@@ -99,6 +99,8 @@ std::string read_input(const std::string& file);
 // Throws UsageError for a flag with an empty value, which would quietly mean the default. Prompts may be
 // empty: that is a case which fails.
 void refuse_empty_values(const CLI::App& command);
+// A check of one option: an empty variable of a script must not switch it off.
+std::string not_empty(const std::string& value);
 
 // Moves the model that --baseline names, by what was given or by the last part of its path, to the front; an
 // empty name moves none. Throws UsageError for a name of none.

@@ -96,8 +96,13 @@ class Takeaways {
 
   void add_latency() {
     if (tradeoff_.size() < 2) return;
-    const std::vector<const Row*> best =
-        best_rows(results_.rows, results_.other_comparisons, Scenario::tradeoff);
+    std::vector<const Row*> best = best_rows(results_.rows, results_.other_comparisons, Scenario::tradeoff);
+    // What a row of them is shown to beat in its own comparison does not tie with it.
+    const bool is_beaten = std::any_of(best.begin(), best.end(), [&](const Row* row) {
+      const Comparison* c = against_baseline(*row);
+      return c != nullptr && c->verdict == Verdict::lower;
+    });
+    if (is_beaten) std::erase(best, tradeoff_.front());
     if (best.empty()) return;
     const Row &fast = *best.front(), &base = *tradeoff_.front();
     LatencyTakeaway latency{labels_of(best), base.label};
@@ -255,14 +260,27 @@ class Takeaways {
 
 }  // namespace
 
+namespace {
+
+// Whether it stood there.
+bool erase_flag(std::string& command, std::string_view flag, bool has_value) {
+  const std::size_t at = command.find(flag);
+  if (at == std::string::npos) return false;
+  std::size_t end = at + flag.size();
+  if (has_value) end = command.find_first_not_of(" =", end);
+  end = end == std::string::npos ? end : command.find(' ', end);
+  command.erase(at, end == std::string::npos ? end : end - at);
+  return true;
+}
+
+}  // namespace
+
+// A run that a budget has cut is not finished by another of the same budget, nor by going on with its plan.
 std::string with_processes(std::string command, int processes) {
-  constexpr std::string_view kFlag = " --processes";
-  if (const std::size_t at = command.find(kFlag); at != std::string::npos) {
-    std::size_t end = command.find_first_not_of(" =", at + kFlag.size());
-    end = end == std::string::npos ? end : command.find(' ', end);
-    command.erase(at, end == std::string::npos ? end : end - at);
-  }
-  return fmt::format("{}{} {}", command, kFlag, processes);
+  erase_flag(command, " --processes", true);
+  erase_flag(command, " --resume", false);
+  const bool has_budget = erase_flag(command, " --budget", true);
+  return fmt::format("{} --processes {}{}", command, processes, has_budget ? " --budget none" : "");
 }
 
 std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
