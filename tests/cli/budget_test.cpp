@@ -92,7 +92,7 @@ TEST(CliBudget, AResumedRunHasWhatIsLeftOfItsTime) {
   cut_journal(out, 116);
   const ProgramResult late = run_program(again);
   expect_success(late);
-  EXPECT_NE(late.err.find("Before it was resumed, the run took 2 min of its budget of 2 min."),
+  EXPECT_NE(late.err.find("Before it was resumed, the run took 2 min of its budget of 100 s."),
             std::string::npos)
       << late.err;
   const Json of_late = results();

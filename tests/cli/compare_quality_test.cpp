@@ -41,6 +41,8 @@ TEST(CliCompareQuality, HoldsLimits) {
   const ProgramResult undecided = run_program({"compare", a, b, "--fail-on", "kl:0.05"});
   EXPECT_EQ(undecided.exit_code, 1);
   EXPECT_NE(undecided.err.find("'kl:0.05' is undecided"), std::string::npos) << undecided.err;
+  const ProgramResult both = run_program({"compare", a, b, "--fail-on", "kl:0.05,kl:0.02"});
+  EXPECT_EQ(both.exit_code, 4) << "what is undecided hides nothing: " << both.err;
   expect_failure(run_program({"compare", a, b, "--fail-on", "kl:x"}), 2, {"--fail-on", "'kl:x'"});
   expect_failure(run_program({"compare", a, b, "--fail-on", ""}), 2, {"--fail-on", "found an empty text"});
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -131,6 +132,16 @@ Chosen chosen_from_json(const JsonReader& json) {
   return chosen;
 }
 
+namespace {
+
+// As it was typed: a budget is no estimate.
+std::string shown_budget(double seconds) {
+  const bool is_whole = seconds > 60 && std::fmod(seconds, 60) == 0;
+  return is_whole ? fmt::format("{:g} min", seconds / 60) : fmt::format("{:g} s", seconds);
+}
+
+}  // namespace
+
 std::vector<std::string> lines_of(const Chosen& chosen, double earlier_s) {
   const Choice& choice = chosen.choice;
   const double predicted = choice.predicted_s();
@@ -139,16 +150,16 @@ std::vector<std::string> lines_of(const Chosen& chosen, double earlier_s) {
     lines.push_back(fmt::format(
         "This run takes about {}, more than the budget of {}: what flags ask for, and the first case, are "
         "measured all the same.",
-        report::shown_duration(predicted), report::shown_duration(choice.budget_s)));
+        report::shown_duration(predicted), shown_budget(choice.budget_s)));
   else if (!choice.is_whole())
     lines.push_back(
         fmt::format("This run takes about {} of the budget of {}; everything would take {} "
                     "(--budget none).",
-                    report::shown_duration(predicted), report::shown_duration(choice.budget_s),
+                    report::shown_duration(predicted), shown_budget(choice.budget_s),
                     report::shown_duration(choice.whole_s())));
   if (earlier_s > 0)
     lines.push_back(fmt::format("Before it was resumed, the run took {} of its budget of {}.",
-                                report::shown_duration(earlier_s), report::shown_duration(choice.budget_s)));
+                                report::shown_duration(earlier_s), shown_budget(choice.budget_s)));
   if (chosen.first_case_s > kFirstTable_s)
     lines.push_back(fmt::format(
         "There is no first table after two minutes: loading the baseline and its first run take about {}.",

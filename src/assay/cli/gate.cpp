@@ -85,13 +85,23 @@ double GateFlags::margin() const {
   return margin_percent / 100;
 }
 
+namespace {
+
+// A rule that cannot be judged does not hide one that is broken.
+void note_refused(const std::exception_ptr& refused) try {
+  std::rethrow_exception(refused);
+} catch (const Error& error) {
+  note(error.what());
+}
+
+}  // namespace
+
 int answer_comparison(const ComparedResults& compared, const std::vector<FailureRule>& rules, bool is_json,
                       nlohmann::ordered_json json) {
   std::vector<std::string> broken, notes;
   nlohmann::ordered_json judged = nlohmann::ordered_json::array();
   std::exception_ptr refused;  // what was compared is shown all the same
-  try {
-    for (const FailureRule& rule : rules) {
+  for (const FailureRule& rule : rules) try {
       const RuleOutcome outcome = judge_rule(compared, rule);
       const std::vector<std::string> lines = report::broken_by(outcome);
       for (const std::string& line : lines) {
@@ -104,20 +114,20 @@ int answer_comparison(const ComparedResults& compared, const std::vector<Failure
             100 * outcome.detectable_difference));
       judged.push_back(
           {{"rule", rule.text}, {"broken", lines}, {"detectable_difference", outcome.detectable_difference}});
+    } catch (const Error&) {
+      if (!refused) refused = std::current_exception();
     }
-  } catch (const Error&) {
-    refused = std::current_exception();
-  }
   if (!is_json) {
     answer_text(report::to_terminal(report::document_of(compared), terminal_width()));
-  } else if (!refused) {
+  } else if (!refused || !broken.empty()) {
     add_rows(compared, json);
     json["broken"] = broken;
     json["rules"] = judged;
     answer_json(json);
   }
   for (const std::string& line : notes) note(line);
-  if (refused) std::rethrow_exception(refused);
+  if (refused && broken.empty()) std::rethrow_exception(refused);
+  if (refused) note_refused(refused);
   return broken.empty() ? 0 : kRuleBroken;
 }
 

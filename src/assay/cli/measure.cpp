@@ -210,6 +210,8 @@ void Measuring::begin() {
   ensure_writable_folder(flags_.folder);
   lock_ = std::make_unique<FolderLock>(flags_.folder);
   const std::filesystem::path folder(flags_.folder);
+  if (!flags_.resumes && !flags_.output.is_quiet && std::filesystem::exists(folder / "results.json"))
+    note(fmt::format("{}: this run replaces the results of an earlier one", flags_.folder));
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
                                        sha256_hex(identity + identity_of_flags() + ASSAY_VERSION),
                                        flags_.resumes, Clock::now, begin_);
