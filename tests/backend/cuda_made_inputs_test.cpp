@@ -306,6 +306,29 @@ TEST(CudaMadeInSteps, SaveALaunchEachAndChangeNoBit) {
   }
 }
 
+// What a multiplication adds to is read early unless the kernel in front writes it.
+TEST(CudaOrderedSteps, AddEarlyToWhatTheKernelInFrontLeavesAlone) {
+  const Model model = Model::load(std::make_shared<const ModelFolder>(test::demo_model()),
+                                  make_backend(Device{}, {}), precision_from_name("bfloat16"));
+  Plan plan = model.program().plan();
+  DeviceFacts facts;
+  facts.memory_bytes = std::int64_t{1} << 30;
+  const WorkspaceLayout layout(plan, facts);
+  const auto adds = [](const Op& op) {
+    const auto* product = std::get_if<LinearOp>(&op.kind);
+    return product != nullptr && product->adds_to_output;
+  };
+  const auto first = std::find_if(plan.ops.begin(), plan.ops.end(), adds);
+  ASSERT_NE(first, plan.ops.end());
+  const std::size_t at = static_cast<std::size_t>(first - plan.ops.begin());
+  EXPECT_EQ(std::ranges::count(neighbours_of(plan, layout).adds_early, true),
+            std::ranges::count_if(plan.ops, adds));
+  plan.ops.insert(plan.ops.begin() + static_cast<std::ptrdiff_t>(at) + 1, Op(plan.ops[at]));
+  const Neighbours around = neighbours_of(plan, layout);
+  EXPECT_TRUE(around.adds_early[at]);
+  EXPECT_FALSE(around.adds_early[at + 1]);
+}
+
 // Attention and the first half of an MLP leave their rows in order: a launch less each, and the same bits.
 TEST(CudaOrderedSteps, LeaveRowsForTheMultiplicationBehind) {
   const std::shared_ptr<EmulatedRuntime> runtime = make_emulated_runtime();
