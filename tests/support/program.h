@@ -23,6 +23,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "support/documents.h"
 #include "support/paths.h"
 
 extern char** environ;
@@ -194,6 +196,7 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments,
   waitpid(child, &status, 0);
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  expect_document_of_its_schema(result.out);
   return result;
 }
 

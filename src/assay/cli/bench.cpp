@@ -179,7 +179,7 @@ void show(const ResultSet& results, const BenchFlags& flags) {
   const std::vector<BenchRow> rows = bench_rows(results.rows, results.model);
   const std::string format = flags.measure.output.is_json ? "json" : flags.format;
   if (format == "json")
-    answer_json(json_of(rows, results));
+    answer_json("bench", json_of(rows, results));
   else
     answer(text_of(format, rows));
   if (!flags.measure.output.is_quiet)

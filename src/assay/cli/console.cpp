@@ -71,7 +71,10 @@ void answer_text(std::string_view text) {
   answer(shown);
 }
 
-void answer_json(const nlohmann::ordered_json& json) {
+void answer_json(std::string_view kind, nlohmann::ordered_json document) {
+  constexpr int kVersion = 1;
+  nlohmann::ordered_json json{{"schema", fmt::format("assay.{}", kind)}, {"schema_version", kVersion}};
+  json.update(document);
   answer(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 

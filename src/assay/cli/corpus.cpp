@@ -39,14 +39,14 @@ int prepare(const CorpusFlags& flags) {
   write_file_atomically(out, corpus.content);
   const std::string hash = sha256_hex(corpus.content);
   if (flags.is_json) {
-    answer_json({{"file", flags.out},
-                 {"form", name_of(form)},
-                 {"rows", corpus.rows},
-                 {"documents", corpus.documents},
-                 {"words", corpus.words},
-                 {"characters", corpus.characters},
-                 {"bytes", corpus.bytes},
-                 {"sha256", hash}});
+    answer_json("corpus", {{"file", flags.out},
+                           {"form", name_of(form)},
+                           {"rows", corpus.rows},
+                           {"documents", corpus.documents},
+                           {"words", corpus.words},
+                           {"characters", corpus.characters},
+                           {"bytes", corpus.bytes},
+                           {"sha256", hash}});
     return 0;
   }
   answer_text(fmt::format("{}: {}, {}, {} words, {} characters, {} bytes{}\nsha256: {}\n", flags.out,

@@ -181,7 +181,7 @@ int run_diverge(const DivergeFlags& flags) {
   const DivergenceView view{found, compare_pairs(found.candidates), context.tokenizer.get(),
                             static_cast<std::size_t>(flags.worst)};
   if (flags.output.is_json) {
-    answer_json(view.json());
+    answer_json("divergence", view.json());
   } else {
     answer(view.text(terminal_width()));
     if (!flags.output.is_quiet)

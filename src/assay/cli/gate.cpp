@@ -123,7 +123,7 @@ int answer_comparison(const ComparedResults& compared, const std::vector<Failure
     add_rows(compared, json);
     json["broken"] = broken;
     json["rules"] = judged;
-    answer_json(json);
+    answer_json("comparison", json);
   }
   for (const std::string& line : notes) note(line);
   if (refused && broken.empty()) std::rethrow_exception(refused);

@@ -163,9 +163,9 @@ int run_generate(const GenerateFlags& flags) {
   }
   if (flags.output.is_json) {
     if (prompts.size() == 1)
-      answer_json(all.empty() ? nlohmann::ordered_json::object() : all[0]);
+      answer_json("generation", all.empty() ? nlohmann::ordered_json::object() : all[0]);
     else
-      answer_json({{"generations", all}});
+      answer_json("generations", {{"generations", all}});
   }
   return is_interrupted() ? kInterrupted : 0;
 }

@@ -96,7 +96,7 @@ int history(const HistoryFlags& flags) {
   const report::Document document = report::history_document(runs, changes, metrics);
   if (!flags.output.empty()) report::write_document(document, flags.output, "history");
   if (flags.is_json)
-    answer_json(json_of_runs(runs, changes));
+    answer_json("history", json_of_runs(runs, changes));
   else
     answer_text(report::to_terminal(document, terminal_width()));
   return 0;

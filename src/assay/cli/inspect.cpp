@@ -319,7 +319,7 @@ int run_inspect(const InspectFlags& flags) {
   if (recipe) json["recipe"] = recipe_json(*recipe, plan_forward(spec, precision_of(*recipe)));
   if (!flags.step.gpu.empty()) json["gpu_step"] = gpu_step_json(flags, spec, stored);
   if (flags.output.is_json) {
-    answer_json(json);
+    answer_json("inspection", json);
     return 0;
   }
   if (!flags.output.is_quiet)

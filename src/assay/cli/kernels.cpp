@@ -26,7 +26,7 @@ int run_kernels(const KernelsFlags& flags) {
     text += fmt::format("{:<14}{:<16}{}\n", op, format, origin);
   }
   if (flags.output.is_json)
-    answer_json({{"isa", name_of(isa)}, {"rows", json}});
+    answer_json("kernels", {{"isa", name_of(isa)}, {"rows", json}});
   else
     answer(text);
   return 0;

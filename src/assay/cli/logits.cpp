@@ -36,7 +36,8 @@ int run_logits(const LogitsFlags& flags) {
         loaded, ids, [&](std::span<const float> rows) { sink(std::as_bytes(rows)); }, is_interrupted);
   });
   if (flags.output.is_json)
-    answer_json({{"shape", {ids.size(), vocab}}, {"dtype", "float32"}, {"path", flags.path}, {"ids", ids}});
+    answer_json("logits",
+                {{"shape", {ids.size(), vocab}}, {"dtype", "float32"}, {"path", flags.path}, {"ids", ids}});
   else
     answer(fmt::format("{}: float32 [{}, {}]\n", flags.path, ids.size(), vocab));
   return 0;

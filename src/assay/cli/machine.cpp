@@ -256,7 +256,7 @@ int run_machine(const MachineFlags& flags) {
   const std::vector<GpuRooflines> gpus = measure_gpu_rooflines(options.each, options.on_progress);
   progress.clear();
   if (flags.output.is_json) {
-    answer_json(json_of(machine, peaks, tuning, gpus));
+    answer_json("machine", json_of(machine, peaks, tuning, gpus));
     return 0;
   }
   answer(facts_text(machine) + "\n" + report::to_text(read_table(peaks), terminal_width()) + "\n" +

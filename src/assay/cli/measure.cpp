@@ -273,7 +273,7 @@ void Measuring::answer_json_of(const ResultSet& results, const report::WrittenRe
   if (results.limits)
     if (const auto choice = choose_within(results, *results.limits))
       json["recommendation_under_limits"] = assay::to_json(*choice);
-  answer_json(json);
+  answer_json("results", json);
 }
 
 void Measuring::answer_text_of(const ResultSet& results, const report::WrittenReports& written,

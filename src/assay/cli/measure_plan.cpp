@@ -49,7 +49,7 @@ int Measuring::show_plan(const std::vector<Case>& cases, const std::vector<Plann
     }
     nlohmann::ordered_json json{{"cases", rows}};
     if (chosen) json["budget"] = to_json(*chosen);
-    answer_json(json);
+    answer_json("plan", json);
     return 0;
   }
   report::Table table{{"Scenario", "Case", "Configuration", "One run (s)", "Memory (MiB)"},

@@ -198,7 +198,7 @@ int run_mix(const MixFlags& flags) {
   progress.clear();
   if (!flags.file.empty()) write_file_atomically(flags.file, recipe_toml(mix, options.limit));
   if (flags.shared.output.is_json) {
-    answer_json(json_of_mix(mix, options.limit, flags, model.base().id));
+    answer_json("mix", json_of_mix(mix, options.limit, flags, model.base().id));
     return 0;
   }
   if (flags.file.empty()) answer(recipe_toml(mix, options.limit) + "\n");

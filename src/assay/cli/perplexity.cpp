@@ -244,8 +244,9 @@ int run_perplexity(const PerplexityFlags& given) {
                                         [](const ScoredModel& model) { return !model.failure.empty(); });
   const int exit_code = has_failures ? kSomeCasesFailed : 0;
   if (flags.output.is_json) {
-    answer_json(flags.others.empty() ? perplexity_json(flags, models.front())
-                                     : perplexity_json(flags, models));
+    answer_json(
+        flags.others.empty() ? "perplexity" : "perplexities",
+        flags.others.empty() ? perplexity_json(flags, models.front()) : perplexity_json(flags, models));
     return exit_code;
   }
   if (!flags.others.empty()) answer(perplexity_table(models));

@@ -186,7 +186,7 @@ int run_quantize(const QuantizeFlags& flags) {
   if (!flags.output.is_quiet)
     for (const std::string& warning : report.warnings) note("warning: " + warning);
   if (flags.output.is_json)
-    answer_json(json_of(report));
+    answer_json("quantization", json_of(report));
   else
     answer(text_of(report));
   return 0;

@@ -66,7 +66,7 @@ void answer_as_json(const ResultSet& results, const report::WrittenReports& writ
   if (results.limits)
     if (const auto choice = choose_within(results, *results.limits))
       json["recommendation_under_limits"] = to_json(*choice);
-  answer_json(json);
+  answer_json("report", json);
 }
 
 int report_again(const ReportFlags& flags) {

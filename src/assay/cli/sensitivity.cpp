@@ -56,7 +56,7 @@ int run_sensitivity(const SensitivityFlags& flags) {
   if (flags.shared.output.is_json) {
     if (!flags.folder.empty())
       report::write_document(sensitivity_document(found, model.base().id), flags.folder);
-    answer_json(sensitivity_json(found, model.base().id));
+    answer_json("sensitivity", sensitivity_json(found, model.base().id));
     return 0;
   }
   const std::size_t shown = flags.rows == 0 ? found.items.size() : static_cast<std::size_t>(flags.rows);

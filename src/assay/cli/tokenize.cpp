@@ -77,7 +77,7 @@ int run_tokenize(const TokenizeFlags& flags, bool has_text) {
     check_ids(tokenizer, ids, flags.output.is_quiet);
     const std::string text = tokenizer.decode(ids, flags.has_no_special_tokens);
     if (flags.output.is_json)
-      answer_json({{"ids", ids}, {"text", replace_malformed_utf8(text)}});
+      answer_json("text", {{"ids", ids}, {"text", replace_malformed_utf8(text)}});
     else
       answer(text);
     return 0;
@@ -95,7 +95,8 @@ int run_tokenize(const TokenizeFlags& flags, bool has_text) {
   const auto of = [&](std::span<const TokenId> added) {
     return listed(tokenizer, adds ? added : std::span<const TokenId>());
   };
-  answer_json({{"ids", ids},
+  answer_json("tokens",
+              {{"ids", ids},
                {"tokens", ids.size()},
                {"added", {{"before", of(tokenizer.bos_tokens())}, {"after", of(tokenizer.eos_tokens())}}}});
   return 0;

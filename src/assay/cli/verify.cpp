@@ -253,7 +253,7 @@ int verify_results(const VerifyFlags& flags, const CLI::App& app) {
   const ResultSet ours = flags.with.empty() ? repeated(theirs, flags, app) : report::read_results(flags.with);
   const Verification found = verify(theirs, ours, flags.drift_percent / 100);
   if (flags.output.is_json)
-    answer_json(to_json(found));
+    answer_json("verification", to_json(found));
   else
     answer_rows(found);
   switch (found.outcome()) {
