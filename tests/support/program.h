@@ -23,8 +23,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
 #include "support/documents.h"
+#include "support/lines.h"
 #include "support/paths.h"
 
 extern char** environ;
@@ -198,16 +198,6 @@ inline ProgramResult run_program(const std::vector<std::string>& arguments,
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
   expect_document_of_its_schema(result.out);
   return result;
-}
-
-inline std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    lines.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
 }
 
 // It ended with `code`, its last words on standard error are one sentence that holds every word, and standard
