@@ -92,7 +92,11 @@ void add_numbers(std::vector<Field>& all) {
        .help =
            "Format of the LM head in a quantized model: int8, nf4 or fp4 [not quantized, as in Transformers]",
        .is_about_numbers = true,
-       .label = [](const RunConfig& c) { return fmt::format("lm_head {}", name_of(*c.quantize_head)); },
+       // Behind a precision as it is typed there.
+       .label =
+           [](const RunConfig& c) {
+             return fmt::format("{}{}", c.precision ? "+head:" : "lm_head ", name_of(*c.quantize_head));
+           },
        .applies = [](const Precision& p) { return p.is_quantized(); },
        .apply = [](Precision& p, const RunConfig& c) { set_quantized_lm_head(p, *c.quantize_head); }},
       at(&RunConfig::quantize_head),

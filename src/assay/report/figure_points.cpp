@@ -3,17 +3,20 @@
 #include <functional>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/table.h"
 
 namespace assay::report {
 
 std::string shown_value(const Value& value, const Metric& metric) {
   const std::string_view unit = metric.shown_unit.empty() ? metric.unit : metric.shown_unit;
-  std::string text = fmt::format("{:.4g}", value.value * metric.scale);
+  const double shown = value.value * metric.scale;
+  const Decimals decimals = decimals_of(metric, value, significant(shown, 4));
+  std::string text = rounded(shown, decimals);
   if (!unit.empty()) text += fmt::format(" {}", unit);
   if (value.interval)
-    text += fmt::format(" [{:.4g}, {:.4g}]", value.interval->low * metric.scale,
-                        value.interval->high * metric.scale);
+    text += fmt::format(" [{}, {}]", rounded(value.interval->low * metric.scale, decimals),
+                        rounded(value.interval->high * metric.scale, decimals));
   if (!value.samples.empty()) text += fmt::format(", n = {}", value.n());
   return text;
 }

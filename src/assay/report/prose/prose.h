@@ -36,9 +36,11 @@ std::string sentence_of(const Comparison& comparison);
 // tested, it says why.
 std::string sentence_of(const ComparedRow& row);
 
-// One sentence, or two.
+// One sentence, or two; of many findings of a kind, sentences about all of them.
 std::vector<std::string> sentences_of(const Finding& finding);
 std::vector<std::string> sentences_of(std::span<const Finding> findings);
+// Whether a passage makes up most of the text, and more of it than in the baseline's.
+bool repeats_more(const TextDivergence::Prompt& prompt);
 std::string sentence_of(const Takeaway& takeaway);
 std::vector<std::string> sentences_of(std::span<const Takeaway> takeaways);
 // One for each choice that is made.
@@ -49,8 +51,9 @@ std::vector<std::string> sentences_of(const LimitedChoice& choice);
 // The same of a result set with limits; empty where it has none.
 std::vector<std::string> answer_to_limits(const ResultSet& results);
 
-// What a budget of time left out, with the command that would measure it.
-std::vector<std::string> sentences_of(std::span<const LeftOut> left_out);
+// What a budget of time left out, a sentence for each study, with the command that would measure it at its
+// end; where none is known, that of the whole `run` without a budget.
+std::vector<std::string> sentences_of(std::span<const LeftOut> left_out, const std::string& run = "");
 
 // What --fail-on says of a comparison, a line for each row that breaks the rule.
 std::vector<std::string> broken_by(const RuleOutcome& outcome);

@@ -103,6 +103,15 @@ std::string percent_of(double value, const statistics::Interval& interval) {
   return fmt::format(" \u00b1{:.{}f}%", percent, percent < kWhole ? 1 : 0);
 }
 
+// Where the interval is a percentage, three digits go with it.
+std::string in_cell(double value, const std::optional<statistics::Interval>& interval, Detail detail) {
+  constexpr int kNarrow = 3;
+  const Decimals most = significant(value, kNarrow),
+                 own = supported_decimals(value, interval, significant(value, kRatioDigits));
+  return detail == Detail::percent && interval && own.count > most.count ? rounded(value, most)
+                                                                         : shown_number(value, interval);
+}
+
 }  // namespace
 
 std::string verdict_word(const Comparison& c) {
@@ -136,7 +145,8 @@ std::string verdict_cell(const Comparison& c, Detail detail) {
     case Verdict::higher: {
       const Factor factor =
           family_of(c.metric) == Family::speed ? speed_factor(c) : Factor{c.ratio, c.interval, false};
-      std::string text = fmt::format("{} {}x", verdict_word(c), shown_number(factor.value, factor.interval));
+      std::string text =
+          fmt::format("{} {}x", verdict_word(c), in_cell(factor.value, factor.interval, detail));
       if (!factor.interval || detail == Detail::none) return text;
       if (detail == Detail::percent) return text + percent_of(factor.value, *factor.interval);
       const std::string whole = with_interval(factor.value, factor.interval);

@@ -42,18 +42,15 @@ const Kind* kind_of_precision(std::string_view label) {
   return nullptr;
 }
 
-std::string listed(std::span<const std::string> names, std::size_t most) {
+// `others`: how many more there are than the names tell.
+std::string listed(std::span<const std::string> names, std::size_t others) {
   // A label may hold commas: "nf4, KV cache int8".
   const bool has_commas = std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.find(',') != std::string::npos && name.back() != ')';
   });
   const std::string separator = has_commas ? "; " : ", ", last = has_commas ? "; and " : " and ";
-  if (names.size() > most) {
-    // One that is left out takes no more room than "1 other".
-    const std::size_t others = names.size() - most;
-    return fmt::format("{}{}{} other{}", fmt::join(names.first(most), separator), last, others,
-                       others == 1 ? "" : "s");
-  }
+  if (others > 0)
+    return fmt::format("{}{}{} other{}", fmt::join(names, separator), last, others, others == 1 ? "" : "s");
   if (names.size() < 2) return names.empty() ? "" : names.front();
   return fmt::format("{}{}{}", fmt::join(names.first(names.size() - 1), separator), last, names.back());
 }
@@ -68,21 +65,27 @@ std::string named_together(const std::vector<std::string>& labels) {
     return label.find(kWithHead) != std::string::npos;
   });
   return fmt::format("the {} precisions{} ({})", is_one_stem ? first.stem : first.bits,
-                     has_heads ? " with a quantized LM head" : "", listed(labels, kInKind));
+                     has_heads ? " with a quantized LM head" : "",
+                     listed(std::span(labels).first(std::min(labels.size(), kInKind)),
+                            labels.size() - std::min(labels.size(), kInKind)));
 }
 
 // Those of a kind in one name where they are three or more, each at the place of its first.
-std::vector<std::string> names_by_kind(std::span<const std::string> labels) {
+struct CommonName {
+  std::string text;
+  std::size_t labels = 1;  // that it stands for
+};
+std::vector<CommonName> names_by_kind(std::span<const std::string> labels) {
   std::map<std::string_view, std::vector<std::string>> kinds;
   for (const std::string& label : labels)
     if (const Kind* kind = kind_of_precision(label)) kinds[kind->bits].push_back(label);
-  std::vector<std::string> names;
+  std::vector<CommonName> names;
   for (const std::string& label : labels) {
     const Kind* kind = kind_of_precision(label);
     if (kind == nullptr || kinds[kind->bits].size() < kAtLeast)
-      names.push_back(label);
+      names.push_back({label});
     else if (kinds[kind->bits].front() == label)
-      names.push_back(named_together(kinds[kind->bits]));
+      names.push_back({named_together(kinds[kind->bits]), kinds[kind->bits].size()});
   }
   return names;
 }
@@ -107,7 +110,14 @@ std::string shown_mebibytes(double bytes) {
 }
 
 std::string joined(std::span<const std::string> labels) {
-  return listed(names_by_kind(labels), kNamed);
+  std::vector<std::string> shown;
+  std::size_t told = 0;
+  for (CommonName& name : names_by_kind(labels)) {
+    if (shown.size() == kNamed) break;
+    told += name.labels;
+    shown.push_back(std::move(name.text));
+  }
+  return listed(shown, labels.size() - told);
 }
 
 std::string sentence_of(const Warning& warning) {
