@@ -37,7 +37,9 @@ std::string shown_as(double value, const std::optional<statistics::Interval>& in
 
 Decimals significant(double value, int digits) {
   if (!std::isfinite(value) || value == 0) return {std::max(0, digits - 1)};
-  const int first = static_cast<int>(std::floor(std::log10(std::abs(value))));
+  // A width of 0.1 comes out of its ends a little below it.
+  constexpr double kRounding = 1e-9;
+  const int first = static_cast<int>(std::floor(std::log10(std::abs(value)) + kRounding));
   return {std::clamp(digits - 1 - first, -kMostBeforePoint, kMostDecimals)};
 }
 

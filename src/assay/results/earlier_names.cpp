@@ -14,7 +14,7 @@ constexpr std::string_view kLmHead = ", lm_head ";
 std::string_view head_format_at(std::string_view text) {
   for (const std::string_view format : {"int8", "nf4", "fp4"})
     if (text.starts_with(format) &&
-        (text.size() == format.size() || std::string_view(",:; ").find(text[format.size()]) != text.npos))
+        (text.size() == format.size() || std::string_view(",:;) ").find(text[format.size()]) != text.npos))
       return format;
   return {};
 }
