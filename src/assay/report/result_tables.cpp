@@ -131,6 +131,7 @@ Table scenario_table(const ResultSet& results, Scenario scenario, Detail detail)
   const RowList rows = rows_of(results, scenario);
   Table table = labelled(rows, scenario);
   const bool has_wide_names = scenario == Scenario::tradeoff || scenario == Scenario::precisions;
+  const std::string_view quality = some_has(rows, kRatio) ? kRatio : "perplexity";
   constexpr int kIntervalRank = 5;
   for (const Metric& m : metric_catalogue()) {
     if (!m.tables.has(scenario)) continue;
@@ -141,7 +142,7 @@ Table scenario_table(const ResultSet& results, Scenario scenario, Detail detail)
         // Beside the names of configurations and their quality there is no room for more on a terminal.
         return has_wide_names && detail == Detail::percent ? cell.substr(0, cell.find(':')) : cell;
       });
-    if (m.tag == kRatio && scenario == Scenario::perplexity)
+    if (m.tag == quality && scenario == Scenario::perplexity)
       add_verdicts(table, rows, results, "perplexity", verdict_without_ratio);
   }
   return table;

@@ -107,7 +107,8 @@ std::string said(const BatchingTakeaway& batching) {
           : fmt::format("Batching: {} tie for the highest throughput; {} generates {}",
                         joined(batching.fastest), batching.fastest.front(), rate);
   if (const auto& c = batching.against_smallest)
-    text += fmt::format(" and is {} than {}", factor_with_interval(*c), c->baseline);
+    text += fmt::format("{} and is {} than {}", batching.fastest.size() == 1 ? "," : "",
+                        factor_with_interval(*c), c->baseline);
   return text + ".";
 }
 
