@@ -54,6 +54,7 @@ TEST(Digits, WithoutAWidthAreThoseAskedFor) {
   EXPECT_EQ(with_ends(std::nan(""), 2, 3), "- [2.00, 3.00]");
   EXPECT_EQ(rounded(infinite, {2}), "inf");
   EXPECT_EQ(rounded(-infinite, {-3}), "-inf");
+  EXPECT_EQ(with_ends(1.5, 1.5 - 4e-16, 1.5 + 4e-16), "1.5 [1.5, 1.5]") << "rounding is no width";
   EXPECT_EQ(supported_decimals(1, Interval{1 - 1e-30, 1 + 1e-30, 0.95}, {3}).count, 3);
   EXPECT_EQ(supported_decimals(0, Interval{-1e-30, 1e-30, 0.95}, {3}).count, 12) << "beyond what is measured";
 }

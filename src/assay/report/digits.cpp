@@ -24,8 +24,11 @@ std::string without_last_zeros(std::string text) {
 
 bool bounds(const std::optional<statistics::Interval>& interval) {
   if (!interval) return false;
+  // What is narrower comes from the arithmetic of equal samples.
+  constexpr double kNarrowest = 1e-9;
   const double width = interval->high - interval->low;
-  return std::isfinite(width) && width > 0;
+  return std::isfinite(width) &&
+         width > kNarrowest * std::max(std::abs(interval->low), std::abs(interval->high));
 }
 
 std::string shown_as(double value, const std::optional<statistics::Interval>& interval, Decimals decimals) {
