@@ -223,7 +223,9 @@ TEST(DocumentSections, OfFindingsMethodsAndFigures) {
   results.findings.emplace_back(StatedFinding{"g"});
   EXPECT_EQ(to_terminal(document_of(results), 80).find("Findings\n"), std::string::npos);
   EXPECT_NE(section_of(results, "Findings").find("- g.\n"), std::string::npos);
-  EXPECT_EQ(section_of(results, "How it was measured"), "## How it was measured\n\nHow it was done.\n");
+  EXPECT_EQ(section_of(results, "How it was measured"),
+            "## How it was measured\n\nHow it was done.\n\nBeside a verdict stands the ratio with its "
+            "interval, which is corrected for all comparisons of its kind.\n");
   EXPECT_EQ(section_of(results, "Figures"),
             "## Figures\n\n"
             "![Memory of the weights by precision](plots/memory_by_precision.svg)\n\n"

@@ -221,8 +221,14 @@ class ResultDocument {
 
   void add_methods() {
     if (results_.caption.empty()) return;
-    new_section("How it was measured", Shown::everywhere, SectionKind::methods)
-        .add(Paragraph{results_.caption});
+    Section& section = new_section("How it was measured", Shown::everywhere, SectionKind::methods);
+    section.add(Paragraph{results_.caption});
+    if (std::any_of(results_.comparisons.begin(), results_.comparisons.end(),
+                    [](const Comparison& c) { return c.interval.has_value(); }))
+      section.add(
+          Paragraph{"Beside a verdict stands the ratio with its interval, which is corrected for all "
+                    "comparisons of its "
+                    "kind."});
   }
 
   void add_every_metric() {
