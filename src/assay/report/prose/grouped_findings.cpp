@@ -9,7 +9,7 @@ namespace assay::report {
 
 namespace {
 
-using Lines = std::vector<std::string>;
+using Texts = std::vector<std::string>;
 
 constexpr std::size_t kFewestOfAGroup = 3;
 
@@ -22,12 +22,12 @@ std::vector<const Kind*> all_of(std::span<const Finding> findings) {
 }
 
 // "0 tokens (nf4 and fp4)": the subjects whose text leaves the baseline's soonest or latest.
-std::string leaving(const std::map<std::int64_t, Lines>::value_type& at) {
+std::string leaving(const std::map<std::int64_t, Texts>::value_type& at) {
   return fmt::format("{} ({})", counted(at.first, "token"), joined(at.second));
 }
 
 std::string prompt_sentence(const std::vector<const TextDivergence*>& all, std::size_t prompt) {
-  std::map<std::int64_t, Lines> diverged;
+  std::map<std::int64_t, Texts> diverged;
   std::size_t measured = 0, equal = 0;
   for (const TextDivergence* one : all) {
     if (prompt >= one->prompts.size()) continue;
@@ -50,7 +50,7 @@ std::string prompt_sentence(const std::vector<const TextDivergence*>& all, std::
 
 // Whose texts repeat a passage where the baseline's does not.
 std::string repetition_sentence(const std::vector<const TextDivergence*>& all) {
-  Lines repeating;
+  Texts repeating;
   double least = 1, most = 0;
   for (const TextDivergence* one : all) {
     bool repeats = false;
@@ -68,10 +68,10 @@ std::string repetition_sentence(const std::vector<const TextDivergence*>& all) {
                      share == up_to ? share : fmt::format("{} to {}", share, up_to), joined(repeating));
 }
 
-Lines grouped(const std::vector<const TextDivergence*>& all) {
+Texts grouped(const std::vector<const TextDivergence*>& all) {
   std::size_t prompts = 0;
   for (const TextDivergence* one : all) prompts = std::max(prompts, one->prompts.size());
-  Lines lines;
+  Texts lines;
   for (std::size_t i = 0; i < prompts; ++i)
     if (std::string text = prompt_sentence(all, i); !text.empty()) lines.push_back(std::move(text));
   if (std::string text = repetition_sentence(all); !text.empty()) lines.push_back(std::move(text));
@@ -79,7 +79,7 @@ Lines grouped(const std::vector<const TextDivergence*>& all) {
 }
 
 // By phase: "Prefill explains most of the difference from typical for a and b: 73 % (a) to 93 % (b)."
-Lines grouped(const std::vector<const EdgeDifference*>& all) {
+Texts grouped(const std::vector<const EdgeDifference*>& all) {
   std::vector<std::pair<std::string, std::vector<const EdgeDifference*>>> phases;
   for (const EdgeDifference* one : all) {
     auto at =
@@ -87,7 +87,7 @@ Lines grouped(const std::vector<const EdgeDifference*>& all) {
     if (at == phases.end()) at = phases.insert(phases.end(), {one->phase, {}});
     at->second.push_back(one);
   }
-  Lines lines;
+  Texts lines;
   for (const auto& [phase, own] : phases) {
     if (own.size() < kFewestOfAGroup) {
       for (const EdgeDifference* one : own) lines.push_back(sentences_of(Finding(*one)).front());
@@ -111,8 +111,8 @@ Lines grouped(const std::vector<const EdgeDifference*>& all) {
 }
 
 // Those whose change is shown have sentences of their own.
-Lines grouped(const std::vector<const TaskFlips*>& all) {
-  Lines lines, subjects;
+Texts grouped(const std::vector<const TaskFlips*>& all) {
+  Texts lines, subjects;
   const TaskFlips* weakest = nullptr;
   double low = 0, high = 0;
   for (const TaskFlips* one : all) {
@@ -142,11 +142,11 @@ Lines grouped(const std::vector<const TaskFlips*>& all) {
 }
 
 // Rows that compute as much padding.
-Lines grouped(const std::vector<const PaddingOverhead*>& all) {
-  std::map<std::pair<std::int64_t, std::int64_t>, Lines> by_overhead;
+Texts grouped(const std::vector<const PaddingOverhead*>& all) {
+  std::map<std::pair<std::int64_t, std::int64_t>, Texts> by_overhead;
   for (const PaddingOverhead* one : all)
     by_overhead[{one->padding_tokens, one->computed_tokens}].push_back(one->comparison.subject);
-  Lines lines;
+  Texts lines;
   for (const auto& [tokens, subjects] : by_overhead) {
     const double percent =
         tokens.second > 0 ? 100 * static_cast<double>(tokens.first) / static_cast<double>(tokens.second) : 0;
@@ -158,7 +158,7 @@ Lines grouped(const std::vector<const PaddingOverhead*>& all) {
 
 // Adds the sentences of a kind at its first finding, and nothing at the others.
 template <typename Kind>
-bool add_group(std::span<const Finding> findings, const Finding& finding, std::size_t fewest, Lines& lines) {
+bool add_group(std::span<const Finding> findings, const Finding& finding, std::size_t fewest, Texts& lines) {
   const auto* own = std::get_if<Kind>(&finding);
   if (own == nullptr) return false;
   const std::vector<const Kind*> all = all_of<Kind>(findings);
@@ -171,7 +171,7 @@ bool add_group(std::span<const Finding> findings, const Finding& finding, std::s
 }  // namespace
 
 std::vector<std::string> sentences_of(std::span<const Finding> findings) {
-  Lines lines;
+  Texts lines;
   for (const Finding& finding : findings) {
     if (add_group<TextDivergence>(findings, finding, kFewestOfAGroup, lines) ||
         add_group<EdgeDifference>(findings, finding, kFewestOfAGroup, lines) ||

@@ -34,7 +34,7 @@ std::string factor_alone(const Comparison& c) {
 }
 
 // From the factor nearest to 1 to the furthest.
-std::string range_of(const Compared& rows) {
+std::string factors_of(const Compared& rows) {
   const auto distance = [](const Comparison* c) { return c->ratio >= 1 ? c->ratio : 1 / c->ratio; };
   const auto [least, most] = std::minmax_element(
       rows.begin(), rows.end(),
@@ -49,9 +49,9 @@ std::string majority_sentence(const Compared& rows, std::size_t all, const std::
   const std::string many =
       rows.size() == all ? fmt::format("All {}", all) : fmt::format("{} of {}", rows.size(), all);
   if (family_of(c.metric) == Family::speed)
-    return fmt::format("{} are {} than {}, from {}.", many, verdict_word(c), baseline, range_of(rows));
+    return fmt::format("{} are {} than {}, from {}.", many, verdict_word(c), baseline, factors_of(rows));
   return fmt::format("{} have a {} {} than {}, from {}.", many, verdict_word(c), metric(c.metric).tag,
-                     baseline, range_of(rows));
+                     baseline, factors_of(rows));
 }
 
 // Those that go another way than most.

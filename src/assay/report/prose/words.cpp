@@ -10,9 +10,9 @@ namespace assay::report {
 namespace {
 
 constexpr std::string_view kWithHead = "+head:";
-constexpr std::size_t kNamed = 4;    // names of a sentence
-constexpr std::size_t kInKind = 8;   // names of precisions of one kind
-constexpr std::size_t kAtLeast = 3;  // precisions that have a common name
+constexpr std::size_t kNamesOfASentence = 4;  // names of a sentence
+constexpr std::size_t kInKind = 8;            // names of precisions of one kind
+constexpr std::size_t kAtLeast = 3;           // precisions that have a common name
 
 // What precisions are called together.
 struct Kind {
@@ -113,7 +113,7 @@ std::string joined(std::span<const std::string> labels) {
   std::vector<std::string> shown;
   std::size_t told = 0;
   for (CommonName& name : names_by_kind(labels)) {
-    if (shown.size() == kNamed) break;
+    if (shown.size() == kNamesOfASentence) break;
     told += name.labels;
     shown.push_back(std::move(name.text));
   }
