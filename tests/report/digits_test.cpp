@@ -75,7 +75,7 @@ TEST(Digits, OfAnIntervalInPercent) {
   EXPECT_EQ(relative_interval(64, Interval{60, 68, 0.95}), "\u00b16.2%");
   EXPECT_EQ(relative_interval(64, Interval{48, 80, 0.95}), "\u00b125%");
   EXPECT_EQ(relative_interval(64, Interval{63.5, 66, 0.95}), "-0.8%/+3.1%");
-  EXPECT_EQ(relative_interval(1, Interval{0.99955, 1.00055, 0.95}), "\u00b10.06%");
+  EXPECT_EQ(relative_interval(1, Interval{0.99955, 1.00055, 0.95}), "\u00b10.05%");
   EXPECT_EQ(relative_interval(0, Interval{0, 1, 0.95}), "");
   EXPECT_EQ(relative_interval(-1, Interval{-2, 0, 0.95}), "");
   EXPECT_EQ(relative_interval(1, std::nullopt), "");

@@ -67,7 +67,7 @@ TEST(SharedSentences, OfRowsThatGoOneWay) {
   EXPECT_EQ(shared_sentences(all),
             (Sentences{"All 3 have a higher perplexity than float32, from 1.25x (bfloat16) to 4x (int8)."}));
   all[1].baseline = "another";
-  EXPECT_EQ(shared_sentences(all).front().find("than their baselines, from"), 33U)
+  EXPECT_NE(shared_sentences(all).front().find("than their baselines, from"), std::string::npos)
       << shared_sentences(all).front();
 }
 
@@ -89,13 +89,14 @@ TEST(SharedSentences, SayWhatIsTiedUndecidedOrUntested) {
   all[1].seconds_each = 5;
   all[2].more_needed = 2;
   all[2].seconds_each = 5;
-  EXPECT_EQ(shared_sentences(all),
-            (Sentences{"Within 2 % of float32: a.",
-                       "Undecided against float32: b and c; 9 more processes, 45 s would probably decide all "
-                       "of them."}));
+  EXPECT_EQ(
+      shared_sentences(all),
+      (Sentences{"Within 2 % of float32: a.",
+                 "Undecided against float32: b and c; 9 more processes (45 s) would probably decide all "
+                 "of them."}));
   all[2].more_needed = kNotInReach;
   EXPECT_EQ(shared_sentences(all)[1],
-            "Undecided against float32: b and c; 9 more processes, 45 s would probably decide all but c.");
+            "Undecided against float32: b and c; 9 more processes (45 s) would probably decide all but c.");
   all[1].more_needed = kNotInReach;
   EXPECT_EQ(shared_sentences(all)[1], "Undecided against float32: b and c.");
   all[1] = of_row("b", 1, Verdict::too_few);
@@ -154,7 +155,7 @@ TEST(GroupedFindings, OfATaskSayWhatIsNotShown) {
   EXPECT_EQ(
       sentences_of(all),
       (Sentences{"No change of accuracy against float32 is shown for bfloat16, int8 and nf4: their 95 % "
-                 "intervals lie within -4.8 and +2.5 points. With as many flips as bfloat16 has, 150 "
+                 "intervals lie between -4.8 and +2.5 points. With as many flips as bfloat16 has, 150 "
                  "items show a change of 5.0 points nine times in ten."}));
   std::get<TaskFlips>(all[2]).is_shown = true;
   const Sentences mixed = sentences_of(all);
@@ -184,7 +185,7 @@ TEST(LeftOut, HasALineForEachStudyWithItsCommand) {
       {"perplexity", "the whole study (nf4)", "", "", 0}};
   EXPECT_EQ(sentences_of(all, "assay run demo --budget 1min -o out"),
             (Sentences{"Left out of lengths: 8176 tokens and processes beyond 2; and 4096 tokens and 2048 "
-                       "tokens, because the run was slower than predicted; measured in about 90 s by: assay "
+                       "tokens, because the run was slower than predicted; measured in about 2 min by: assay "
                        "run demo --skip batches",
                        "Left out of perplexity: the whole study (nf4); measured with the rest of the run by: "
                        "assay run demo -o out --budget none"}));

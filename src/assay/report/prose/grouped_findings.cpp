@@ -21,13 +21,16 @@ std::vector<const Kind*> all_of(std::span<const Finding> findings) {
   return all;
 }
 
-// "0 tokens (nf4 and fp4)": the subjects whose text leaves the baseline's soonest or latest.
-std::string leaving(const std::map<std::int64_t, Texts>::value_type& at) {
-  return fmt::format("{} ({})", counted(at.first, "token"), joined(at.second));
+using Leaving = std::map<std::int64_t, Texts>;  // by the tokens before the first difference
+
+// "nf4 and fp4 diverge soonest, after 0 tokens".
+std::string leaving(const Leaving::value_type& at, const char* when, bool has_verb) {
+  const char* verb = !has_verb ? "" : at.second.size() == 1 ? " diverges" : " diverge";
+  return fmt::format("{}{} {}, after {}", joined(at.second), verb, when, counted(at.first, "token"));
 }
 
 std::string prompt_sentence(const std::vector<const TextDivergence*>& all, std::size_t prompt) {
-  std::map<std::int64_t, Texts> diverged;
+  Leaving diverged;
   std::size_t measured = 0, equal = 0;
   for (const TextDivergence* one : all) {
     if (prompt >= one->prompts.size()) continue;
@@ -40,12 +43,15 @@ std::string prompt_sentence(const std::vector<const TextDivergence*>& all, std::
   if (measured == 0) return "";
   if (diverged.empty())
     return fmt::format("Prompt {}: all {} texts equal the baseline's.", prompt + 1, measured);
-  std::string text =
-      fmt::format("Prompt {}: {} of {} texts equal the baseline's; ", prompt + 1, equal, measured);
+  std::string text = fmt::format("Prompt {}: {} the baseline's; ", prompt + 1,
+                                 equal == 0   ? "no text equals"
+                                 : equal == 1 ? fmt::format("1 of {} texts equals", measured)
+                                              : fmt::format("{} of {} texts equal", equal, measured));
   if (diverged.size() == 1)
-    return text + fmt::format("the others diverge after {}.", leaving(*diverged.begin()));
-  return text + fmt::format("the others diverge after {} to {}.", leaving(*diverged.begin()),
-                            leaving(*diverged.rbegin()));
+    return text + fmt::format("{} diverge after {}.", equal == 0 ? "all" : "the others",
+                              counted(diverged.begin()->first, "token"));
+  return text + fmt::format("{}, and {}.", leaving(*diverged.begin(), "soonest", true),
+                            leaving(*diverged.rbegin(), "latest", false));
 }
 
 // Whose texts repeat a passage where the baseline's does not.
@@ -130,7 +136,8 @@ Texts grouped(const std::vector<const TaskFlips*>& all) {
     return lines;
   }
   std::string text = fmt::format(
-      "No change of accuracy against {} is shown for {}: their 95 % intervals lie within {:+.1f} and {:+.1f} "
+      "No change of accuracy against {} is shown for {}: their 95 % intervals lie between {:+.1f} and "
+      "{:+.1f} "
       "points.",
       weakest->baseline, joined(subjects), 100 * low, 100 * high);
   if (weakest->detectable_change > 0)

@@ -65,7 +65,7 @@ std::string minority_sentence(const Compared& rows, const std::string& baseline)
                      factor);
 }
 
-// "Undecided against typical: multi-line; 80 more processes, 2 min would probably decide."
+// "Undecided against typical: multi-line; 80 more processes (2 min) would probably decide it."
 std::string undecided_sentence(const Compared& rows, const std::string& baseline) {
   std::string text = fmt::format("Undecided against {}: {}", baseline, joined(subjects_of(rows)));
   const Comparison* most = nullptr;
@@ -77,9 +77,12 @@ std::string undecided_sentence(const Compared& rows, const std::string& baseline
       most = c;
   if (most != nullptr && most->more_needed > 0) {
     // The cell has the estimate behind its colon.
-    const std::string cell = verdict_cell(*most, Detail::none);
-    text += fmt::format("; {} would probably decide{}", cell.substr(cell.find(": ") + 2),
-                        rows.size() == 1           ? ""
+    std::string needed = verdict_cell(*most, Detail::none);
+    needed.erase(0, needed.find(": ") + 2);
+    if (const std::size_t comma = needed.find(", "); comma != std::string::npos)
+      needed = fmt::format("{} ({})", needed.substr(0, comma), needed.substr(comma + 2));
+    text += fmt::format("; {} would probably decide{}", needed,
+                        rows.size() == 1           ? " it"
                         : out_of_reach.empty()     ? " all of them"
                         : out_of_reach.size() == 1 ? fmt::format(" all but {}", out_of_reach.front())
                                                    : " some of them");
