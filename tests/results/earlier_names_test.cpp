@@ -42,7 +42,8 @@ TEST(EarlierNames, AreRenamedInEveryPartOfAFile) {
   results.audit = {audit};
   results.left_out = {{"lengths", old, "", "", 0}};
   results.findings = {TextDivergence{old, {}}, KlComparison{old, old, old, 0, 0, 0, 0, true, false, 0},
-                      KvCacheSaving{old, old, 1, c}, LengthTrend{{c}}, StatedFinding{"said of " + old}};
+                      KvCacheSaving{old, old, 1, c}, LengthTrend{{c}},
+                      StatedFinding{"said of " + old + " then"}};
   const nlohmann::ordered_json json = to_json(results);
   ASSERT_NE(json.dump().find(old), std::string::npos);
   const ResultSet read = results_from_json(json, "f");
