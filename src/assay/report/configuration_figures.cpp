@@ -26,7 +26,7 @@ double percentile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-// Of the decode steps: those of the second lane.
+// How long each decode step took: those are the spans of the second lane.
 std::vector<double> lengths_of(const std::vector<PlotSpan>& spans) {
   std::vector<double> lengths;
   for (const PlotSpan& span : spans)

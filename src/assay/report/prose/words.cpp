@@ -16,7 +16,7 @@ constexpr std::size_t kAtLeast = 3;           // precisions that have a common n
 
 // What precisions are called together.
 struct Kind {
-  std::string_view begin;  // of the name
+  std::string_view begin;  // the name begins so
   std::string_view stem, bits;
 };
 constexpr Kind kKinds[] = {{"nf4", "nf4", "4-bit"},
