@@ -81,9 +81,13 @@ std::string with_interval(double value, const std::optional<statistics::Interval
   return text;
 }
 
-Decimals decimals_of(const Metric& metric, const Value& value, Decimals otherwise) {
+bool is_bounded(const Metric& metric, const Value& value) {
   const bool varies = metric.shows_interval || (!value.samples.empty() && metric.tag != "perplexity");
-  if (!value.interval || !varies) return otherwise;
+  return varies && bounds(value.interval);
+}
+
+Decimals decimals_of(const Metric& metric, const Value& value, Decimals otherwise) {
+  if (!is_bounded(metric, value)) return otherwise;
   const statistics::Interval scaled{value.interval->low * metric.scale, value.interval->high * metric.scale,
                                     value.interval->level};
   return supported_decimals(value.value * metric.scale, scaled, otherwise);

@@ -30,8 +30,10 @@ std::string rounded(double value, Decimals decimals);
 std::string shown_number(double value, const std::optional<statistics::Interval>& interval, int digits = 3);
 std::string with_interval(double value, const std::optional<statistics::Interval>& interval, int digits = 3);
 
-// The value as people see it (Metric::scale) with the digits that its interval supports; without one, and
-// where it is counted or comes out the same on every run (perplexity), with `otherwise`.
+// Whether the value's interval tells which of its digits mean anything: not where it is counted, nor where it
+// comes out the same on every run (perplexity).
+bool is_bounded(const Metric& metric, const Value& value);
+// Those of the value as people see it (Metric::scale): `otherwise` where it is not bounded.
 Decimals decimals_of(const Metric& metric, const Value& value, Decimals otherwise);
 
 // The ends of an interval in percent of the figure: "±4.4%"; "-45%/+80%" where they do not lie about as far

@@ -10,13 +10,17 @@ namespace assay::report {
 
 std::string shown_value(const Value& value, const Metric& metric) {
   const std::string_view unit = metric.shown_unit.empty() ? metric.unit : metric.shown_unit;
+  constexpr int kOtherwise = 4;
   const double shown = value.value * metric.scale;
-  const Decimals decimals = decimals_of(metric, value, significant(shown, 4));
-  std::string text = rounded(shown, decimals);
+  const Decimals decimals = decimals_of(metric, value, {});
+  const auto number = [&](double x) {
+    return is_bounded(metric, value) ? rounded(x, decimals) : shown_number(x, std::nullopt, kOtherwise);
+  };
+  std::string text = number(shown);
   if (!unit.empty()) text += fmt::format(" {}", unit);
   if (value.interval)
-    text += fmt::format(" [{}, {}]", rounded(value.interval->low * metric.scale, decimals),
-                        rounded(value.interval->high * metric.scale, decimals));
+    text += fmt::format(" [{}, {}]", number(value.interval->low * metric.scale),
+                        number(value.interval->high * metric.scale));
   if (!value.samples.empty()) text += fmt::format(", n = {}", value.n());
   return text;
 }
