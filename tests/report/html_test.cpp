@@ -82,7 +82,8 @@ TEST(Html, ADocumentHasItsBlocksInOrder) {
   }
   for (const char* hidden : {"on terminals", "Hidden", "Empty"})
     EXPECT_EQ(body.find(hidden), std::string::npos) << hidden;
-  EXPECT_EQ(html_list(std::vector<std::string>(13, "i")).find("<details>"), 0U) << "a long list is folded";
+  EXPECT_EQ(html_list(List{std::vector<std::string>(13, "i")}).find("<details>"), 0U)
+      << "a long list is folded";
 }
 
 TEST(HtmlPage, AnswersFirstAndIsWellFormed) {
@@ -176,8 +177,8 @@ TEST(HtmlPage, HoldsVerdictsForEveryBaseline) {
   EXPECT_EQ(pairs[0]["baseline"], 0);
   EXPECT_EQ(pairs[0]["pairs"], 1);
   EXPECT_EQ(pairs[0]["rows"].size(), 2U) << "the failed row is no baseline";
-  EXPECT_EQ(pairs[0]["cells"]["1:0"][1], "faster 2x");
-  EXPECT_EQ(pairs[0]["cells"]["0:1"][1], "slower 2x");
+  EXPECT_TRUE(pairs[0]["cells"]["1:0"][1].get<std::string>().starts_with("faster 2"));
+  EXPECT_TRUE(pairs[0]["cells"]["0:1"][1].get<std::string>().starts_with("slower 2"));
   EXPECT_DOUBLE_EQ(pairs[0]["cells"]["0:1"][3].get<double>(), 2);
 }
 
