@@ -94,12 +94,13 @@ Factor speed_factor(const Comparison& c) {
   return factor;
 }
 
-// " ±4%": the larger distance to an end, in whole percent where it is one or more.
+// " ±4%": the larger distance to an end, in whole percent where it is one or more. Nothing where it rounds to
+// 0.
 std::string percent_of(double value, const statistics::Interval& interval) {
   if (!(value > 0)) return "";
   const double percent = 100 * std::max(interval.high - value, value - interval.low) / value;
-  if (!std::isfinite(percent) || percent < 0) return "";
-  constexpr double kWhole = 0.95;
+  constexpr double kWhole = 0.95, kLeast = 0.05;
+  if (!std::isfinite(percent) || percent < kLeast) return "";
   return fmt::format(" \u00b1{:.{}f}%", percent, percent < kWhole ? 1 : 0);
 }
 
