@@ -107,10 +107,9 @@ std::string percent_of(double value, const statistics::Interval& interval) {
 // Where the interval is a percentage, three digits go with it.
 std::string in_cell(double value, const std::optional<statistics::Interval>& interval, Detail detail) {
   constexpr int kNarrow = 3;
-  const Decimals most = significant(value, kNarrow),
-                 own = supported_decimals(value, interval, significant(value, kRatioDigits));
-  return detail == Detail::percent && interval && own.count > most.count ? rounded(value, most)
-                                                                         : shown_number(value, interval);
+  const Decimals most = significant(value, kNarrow);
+  const bool is_longer = supported_decimals(value, interval, most).count > most.count;
+  return detail == Detail::percent && is_longer ? rounded(value, most) : shown_number(value, interval);
 }
 
 }  // namespace
