@@ -115,7 +115,7 @@ TEST(CliBench, APrecisionNamesItsHead) {
   const auto generated = test::run_program(
       {"generate", "demo", "--ids", "1,2", "-n", "1", "--precision", "nf4+head:int8", "--json"});
   test::expect_success(generated);
-  EXPECT_NE(generated.out.find("nf4, lm_head int8"), std::string::npos) << generated.out;
+  EXPECT_NE(generated.out.find("nf4+head:int8"), std::string::npos) << generated.out;
   test::expect_failure(test::run_program({"bench", "demo", "--precision", "nf4+tail"}), 2,
                        {"--precision", "nf4+tail"});
   test::expect_failure(test::run_program({"bench", "demo", "--precision", ","}), 2, {"--precision", "','"});
@@ -174,7 +174,7 @@ TEST(CliBench, FlagsThatApplyToNothingAreRefused) {
   }
   test::expect_failure(
       test::run_program({"bench", "demo", "--precision", "nf4+head", "--lm-head-search", "int8"}), 2,
-      {"--lm-head-search", "nf4, lm_head nf4"});
+      {"--lm-head-search", "nf4+head:nf4"});
 }
 
 // 4 layers of 4 heads of 64: a key and a value of each, at 501 positions.

@@ -155,12 +155,12 @@ TEST(RunConfig, LabelsAreWords) {
                          .isa = Isa::avx2,
                          .threads = 1};
   EXPECT_EQ(config.label(),
-            "int8-static, dtype bfloat16, lm_head int8, minmax calibration, calibrated on text.txt, avx2, "
+            "int8-static+head:int8, dtype bfloat16, minmax calibration, calibrated on text.txt, avx2, "
             "1 thread");
   EXPECT_EQ((RunConfig{.precision = Preset::nf4, .cuda_gemm = CudaGemm::cublaslt}).label(), "nf4, cuBLASLt");
   EXPECT_EQ((RunConfig{.precision = Preset::nf4, .cuda_gemm = CudaGemm::automatic}).label(),
             "nf4, cuda_gemm auto");
-  EXPECT_EQ(config.label_of_numbers(), ", dtype bfloat16, lm_head int8, minmax calibration");
+  EXPECT_EQ(config.label_of_numbers(), "+head:int8, dtype bfloat16, minmax calibration");
 }
 
 TEST(RunConfig, IsReadFromText) {

@@ -9,10 +9,17 @@
 #include <regex>
 
 #include "assay/base/format.h"
+#include "support/drawn_marks.h"
 #include "support/xml.h"
 
 namespace assay::report {
 namespace {
+
+using test::marks_in;
+using test::middle_of;
+using test::number_after;
+using test::ticks_of;
+using test::TickScale;
 
 Row configuration_row(const std::string& label, double scale) {
   Row row;
@@ -52,58 +59,6 @@ std::map<std::string, Plot> figures_by_name(const ResultSet& results) {
   return all;
 }
 
-// From places on the page to values, by two ticks.
-struct TickScale {
-  std::vector<std::pair<double, double>> ticks;  // place, value
-  bool is_log = false;
-  double value_at(double place) const {
-    const auto [p0, v0] = ticks.front();
-    const auto [p1, v1] = ticks.back();
-    const double share = (place - p0) / (p1 - p0);
-    return is_log ? std::exp(std::log(v0) + share * std::log(v1 / v0)) : v0 + share * (v1 - v0);
-  }
-};
-
-TickScale ticks_of(const std::string& svg, bool is_across, bool is_log = false) {
-  TickScale scale{{}, is_log};
-  const std::regex tick(
-      std::string("<text x=\"([0-9.-]+)\" y=\"([0-9.-]+)\" font-size=\"12\" text-anchor=\"") +
-      (is_across ? "middle" : "end") + "\" fill=\"#222222\">([0-9.e+-]+)</text>");
-  for (std::sregex_iterator i(svg.begin(), svg.end(), tick), end; i != end; ++i)
-    scale.ticks.emplace_back(std::stod((*i)[is_across ? 1 : 2]) + (is_across ? 0 : -4), std::stod((*i)[3]));
-  return scale;
-}
-
-// The SVG of each mark.
-std::vector<std::string> marks_in(const std::string& svg) {
-  std::vector<std::string> marks;
-  for (std::size_t at = svg.find("<g class=\"mark\""); at != std::string::npos;
-       at = svg.find("<g class=\"mark\"", at + 1))
-    marks.push_back(svg.substr(at, svg.find("</g>", at) - at));
-  return marks;
-}
-
-double number_after(const std::string& text, const std::string& before, std::size_t from = 0) {
-  const std::size_t at = text.find(before, from);
-  EXPECT_NE(at, std::string::npos) << before << " in " << text;
-  return at == std::string::npos ? NAN : std::stod(text.substr(at + before.size()));
-}
-
-// The middle of a mark's shape, whichever it is.
-std::pair<double, double> middle_of(const std::string& mark) {
-  if (mark.find("<polygon") != std::string::npos) {
-    const std::size_t at = mark.find("<polygon");
-    const bool is_diamond = std::count(mark.begin() + static_cast<std::ptrdiff_t>(at), mark.end(), ',') == 4;
-    const double x = number_after(mark, "<polygon points=\""),
-                 top = std::stod(mark.substr(mark.find(',', at) + 1));
-    return {x, top + (is_diamond ? 1.4 : 1.3) * 4.5};
-  }
-  if (mark.find("<circle") != std::string::npos && mark.find("<rect") == std::string::npos)
-    return {number_after(mark, "cx=\""), number_after(mark, "cy=\"")};
-  const std::size_t at = mark.find("<rect");
-  return {number_after(mark, " x=\"", at) + 4.5, number_after(mark, " y=\"", at) + 4.5};
-}
-
 TEST(ConfigurationFigures, TheFrontierHasItsRowsWhereTheyAre) {
   const ResultSet results = configurations();
   const Plot plot = figures_by_name(results).at("quality_by_memory");
@@ -124,7 +79,7 @@ TEST(ConfigurationFigures, TheFrontierHasItsRowsWhereTheyAre) {
   // The error bar from 1.09 to 1.11.
   EXPECT_NEAR(up.value_at(number_after(marks[2], "y1=\"")), 1.09, 0.0005);
   EXPECT_NEAR(up.value_at(number_after(marks[2], "y2=\"")), 1.11, 0.0005);
-  EXPECT_NE(marks[1].find("int8: 10 MiB; 1.01 [1.005, 1.015]; on the frontier"), std::string::npos)
+  EXPECT_NE(marks[1].find("int8: 10 MiB; 1.0100 [1.0050, 1.0150]; on the frontier"), std::string::npos)
       << marks[1];
   EXPECT_EQ(plot.caption.find("On the Pareto frontier"), 0U);
 }
@@ -225,7 +180,10 @@ TEST(ConfigurationFigures, PhasesFollowEachOther) {
     EXPECT_NEAR(across.value_at(number_after(marks[i], "<rect x=\"")), begins[i], 0.02);
   EXPECT_NE(plot.caption.find("Prefill computes all 5 prompt tokens in one step of 4 ms"), std::string::npos);
   EXPECT_NE(plot.caption.find("3 decode steps"), std::string::npos);
+  EXPECT_NE(plot.caption.find("in 2 ms at the median"), std::string::npos) << plot.caption;
   EXPECT_NE(plot.caption.find("60 % of the time"), std::string::npos) << plot.caption;
+  EXPECT_TRUE(plot.caption.ends_with("TPOT is the mean over all steps, slow ones included: 2.00 ms."))
+      << plot.caption;
 }
 
 TEST(ConfigurationFigures, HardDataEndInADocument) {

@@ -18,11 +18,11 @@ TEST(ResultDocument, OnATerminal) {
             "Every precision generates from the first prompt; the first precision is the\n"
             "baseline.\n"
             "\n"
-            "Precision     Weights (MiB)  Latency (ms)  vs. float32  Tokens/s  Perplexity\n"
-            "------------  -------------  ------------  -----------  --------  ----------\n"
-            "float32                16.0           200  -               250.0      20.000\n"
-            "nf4                     2.5           100  faster 2x       500.0      22.000\n"
-            "fp4 (failed)              -             -  -                   -           -\n"
+            "Precision     Weights (MiB)  Latency (ms)  vs. float32       Perplexity\n"
+            "------------  -------------  ------------  ----------------  ----------\n"
+            "float32                16.0         200.0  -                     20.000\n"
+            "nf4                     2.5         100.0  faster 2.00x \u00b12%      22.000\n"
+            "fp4 (failed)              -             -  -                          -\n"
             "\n"
             "Generated texts\n"
             "===============\n"
@@ -49,11 +49,14 @@ TEST(ResultDocument, OnATerminal) {
             "===================\n"
             "How it was done.\n"
             "\n"
+            "Beside a verdict stands the ratio with its interval, which is corrected for all\n"
+            "comparisons of its kind.\n"
+            "\n"
             "Takeaways\n"
             "=========\n"
             "- Memory: the weights of nf4 take 2.5 MiB, 6.4x less than those of float32 (16.0\n"
             "  MiB).\n"
-            "- Latency: nf4 is the fastest, 2x [1.96, 2.04] faster than float32.\n"
+            "- Latency: nf4 is the fastest, 2.000x [1.960, 2.040] faster than float32.\n"
             "\n"
             "Failed cases\n"
             "============\n"
@@ -69,9 +72,8 @@ TEST(ResultDocument, APageHoldsWhatATerminalLeavesOut) {
   const std::string page = to_markdown(document_of(test::full_results()));
   EXPECT_EQ(page.find("# Assay: demo\n\n## Takeaways\n\n- Memory: the weights of nf4 take 2.5 MiB, "), 0u)
       << page;
-  for (const char* words :
-       {"Perplexity", "## Every metric", "Equal texts: float32; nf4.",
-        "- nf4 is 2x [1.96, 2.04] faster than float32.", "| float32 | cache off | equal | - |"})
+  for (const char* words : {"Perplexity", "## Every metric", "Equal texts: float32, nf4.",
+                            "| faster 2.000x [1.961, 2.041] |", "| float32 | cache off | equal | - |"})
     EXPECT_NE(page.find(words), std::string::npos) << words << "\n" << page;
 }
 
@@ -112,7 +114,7 @@ TEST(ScenarioTable, ShowsTheMetricsThatNameTheScenario) {
   results.rows[1].set("kv_cache_bytes", 1e6);
   const Table table = scenario_table(results, Scenario::lengths);
   EXPECT_EQ(table.head, (std::vector<std::string>{"Prompt length", "Latency (ms)", "95 % CI", "Tokens/s"}));
-  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"32 tokens", "5.66", "±1.0%", "8834"}));
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"32 tokens", "5.660", "±1.0%", "8834"}));
   EXPECT_EQ(table.rows[1], (std::vector<std::string>{"128 tokens", "13.10", "-1.5/+213.0%", "3817"}));
   const Table all = every_metric_table(results, Scenario::lengths);
   EXPECT_NE(std::find(all.head.begin(), all.head.end(), "KV cache (MiB)"), all.head.end());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <utf8proc.h>
 
+#include "assay/report/html/html.h"
 #include "assay/report/render.h"
 
 namespace assay::report {
@@ -82,6 +83,46 @@ std::string hard_text(std::size_t seed) {
     text += parts[(seed >> 33U) % std::size(parts)] + std::string((seed >> 40U) % 3 == 0 ? "" : " ");
   }
   return text;
+}
+
+// A shell reads the lines as the one command, and no word of it is broken.
+TEST(CommandLines, BreakAtBlanksWithABackslash) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(command_lines("assay run demo", 20, 4), (Lines{"    assay run demo"}));
+  EXPECT_EQ(command_lines("assay run demo --processes 33 -o out", 22, 4),
+            (Lines{"    assay run demo \\", "      --processes 33 \\", "      -o out"}));
+  // The backslash counts; the last line has none.
+  EXPECT_EQ(command_lines("ab cd ef", 5, 0), (Lines{"ab \\", "  cd \\", "  ef"}));
+  EXPECT_EQ(command_lines("ab cd", 5, 0), (Lines{"ab cd"}));
+  EXPECT_EQ(command_lines("ab " + std::string(30, 'x') + " cd", 10, 2),
+            (Lines{"  ab \\", "    " + std::string(30, 'x') + " \\", "    cd"}));
+  EXPECT_EQ(command_lines("run 'a b  c' \"d \\\" e\" f\\ g", 6, 0),
+            (Lines{"run \\", "  'a b  c' \\", "  \"d \\\" e\" \\", "  f\\ g"}));
+  EXPECT_EQ(command_lines("", 10, 2), Lines{});
+  EXPECT_EQ(command_lines("'not closed and long", 8, 0), (Lines{"'not closed and long"}));
+}
+
+TEST(Render, CommandsOfAListAreTyped) {
+  Document document;
+  Section& section = document.sections.emplace_back(Section{"T", {}});
+  const std::string command = "assay run demo -o results --processes 33 --lengths 32,128,512,1008 --seed 7";
+  section.add(List{{"Undecided: " + command, "Run `x` or: a <b> c.", "none"}, {"", "a <b>", "a", command}});
+  EXPECT_EQ(to_terminal(document, 50),
+            "T\n=\n- Undecided:\n"
+            "    assay run demo -o results --processes 33 \\\n"
+            "      --lengths 32,128,512,1008 --seed 7\n"
+            "- Run `x` or:\n    a <b>\n  c.\n"
+            "- none\n");
+  EXPECT_NE(
+      to_markdown(document).find("- Undecided: `" + command + "`\n- Run \\`x\\` or: `a <b>` c.\n- none\n"),
+      std::string::npos)
+      << to_markdown(document);
+  EXPECT_NE(to_html(document).find("<li>Undecided: <code>" + command +
+                                   "</code></li>\n<li>Run `x` or: <code>a &lt;b&gt;</code> c.</li>"),
+            std::string::npos)
+      << to_html(document);
+  section.blocks = {{List{{"by: a`b``c"}, {"a`b``c"}}}};
+  EXPECT_NE(to_markdown(document).find("- by: ``` a`b``c ```\n"), std::string::npos) << to_markdown(document);
 }
 
 TEST(Render, NoLineIsEverTooWide) {

@@ -92,12 +92,27 @@ TEST(Prose, NamesFactorsNumbersAndLists) {
   EXPECT_EQ(first(4), "a, b, c and d");
   EXPECT_EQ(first(5), "a, b, c, d and 1 other");
   EXPECT_EQ(first(6), "a, b, c, d and 2 others");
-  EXPECT_EQ(report::joined(std::vector<std::string>{"nf4, lm_head nf4", "fp4"}), "nf4, lm_head nf4; and fp4");
-  // Those that differ in their precision alone share the name of their LM head.
-  EXPECT_EQ(report::joined(std::vector<std::string>{"int8-static, lm_head int8", "llm-int8, lm_head int8"}),
-            "int8-static and llm-int8 with lm_head int8");
-  EXPECT_EQ(report::joined(std::vector<std::string>{"nf4, lm_head nf4", "nf4-dq, lm_head nf4", "fp4"}),
-            "nf4 and nf4-dq with lm_head nf4; and fp4");
+  EXPECT_EQ(report::joined(std::vector<std::string>{"nf4, KV cache int8", "fp4"}),
+            "nf4, KV cache int8; and fp4");
+}
+
+// Three precisions or more of a kind have a common name.
+TEST(Prose, NamesPrecisionsByTheirKind) {
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(report::joined(Labels{"int8-static+head:int8", "llm-int8+head:int8"}),
+            "int8-static+head:int8 and llm-int8+head:int8");
+  EXPECT_EQ(report::joined(Labels{"nf4", "fp4", "nf4-dq"}), "the 4-bit precisions (nf4, fp4 and nf4-dq)");
+  EXPECT_EQ(report::joined(Labels{"fp4", "fp4-dq", "fp4+head:fp4"}),
+            "the fp4 precisions (fp4, fp4-dq and fp4+head:fp4)");
+  EXPECT_EQ(report::joined(Labels{"bfloat16", "int8-dynamic+head:int8", "int8-static+head:int8",
+                                  "llm-int8+head:int8", "nf4"}),
+            "bfloat16, the int8 precisions with a quantized LM head (int8-dynamic+head:int8, "
+            "int8-static+head:int8 and llm-int8+head:int8) and nf4");
+  // A long list of a kind is cut, and what is cut is counted by configurations.
+  Labels many;
+  for (int i = 0; i < 11; ++i) many.push_back("int4-g" + std::to_string(16 << i));
+  EXPECT_TRUE(report::joined(many).ends_with(" and 3 others)")) << report::joined(many);
+  EXPECT_EQ(report::joined(Labels{"a", "b", "c", "d", "nf4", "fp4", "nf4-dq"}), "a, b, c, d and 3 others");
 }
 
 }  // namespace

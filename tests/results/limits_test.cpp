@@ -287,7 +287,7 @@ TEST(Takeaways, HoldTheirLimits) {
   EXPECT_NE(test::takeaway_texts(results)[0].find("weights of a, b, c, d and 1 other take"),
             std::string::npos)
       << test::takeaway_texts(results)[0];
-  results.rows = {sized("base", 100), sized("nf4, lm_head nf4", 10)};
+  results.rows = {sized("base", 100), sized("nf4+head:nf4", 10)};
   results.rows[1].set("bits_per_weight", 4.5);
   results.rows[1].setting.lm_head = "nf4";
   EXPECT_NE(test::takeaway_texts(results)[0].find(

@@ -21,6 +21,9 @@ TEST(Setting, OfParameters) {
       {"padding", "left"}};
   EXPECT_EQ(setting_of_parameters(parameters),
             (Setting{"nf4", "int8", "int8", "bfloat16", "cpu", "avx512", 12, false, 8, "left"}));
+  const Parameters typed = {{"configuration", "nf4+head:int8, dtype bfloat16"}};
+  EXPECT_EQ(setting_of_parameters(typed).precision, "nf4");
+  EXPECT_EQ(setting_of_parameters(typed).lm_head, "int8");
   EXPECT_EQ(setting_of_parameters({}), Setting{});
 }
 

@@ -91,19 +91,19 @@ TEST(TakeawayLimits, OfLatency) {
                                speed_of("a", "b", 4, Verdict::higher)};
   results.comparisons = {speed_of("b", "base", 0.5, Verdict::lower)};
   EXPECT_EQ(said(results, "Latency"),
-            "Latency: b is the fastest, 2x [1, 4] faster than base. a, the smallest, is "
-            "4x [2, 8] slower than b and reaches 40 % of the roofline.");
+            "Latency: b is the fastest, 2.0x [1.0, 4.0] faster than base. a, the smallest, is "
+            "4.0x [2.0, 8.0] slower than b and reaches 40 % of the roofline.");
   results.rows[1].parameters = {{"largest_gap", "waiting"}};
   EXPECT_TRUE(
       said(results, "Latency").ends_with("of the roofline; in its profiled run most was lost to waiting."));
   // Two that are smallest are none that could be named.
   results.rows[1].set("resident_weights_bytes", 3 * 1024.0 * 1024);
-  EXPECT_EQ(said(results, "Latency"), "Latency: b is the fastest, 2x [1, 4] faster than base.");
+  EXPECT_EQ(said(results, "Latency"), "Latency: b is the fastest, 2.0x [1.0, 4.0] faster than base.");
   results.rows[1].set("resident_weights_bytes", 2 * 1024.0 * 1024);
   // Where it is not shown to be slower, or to be faster than the baseline, nothing is said of that.
   results.other_comparisons[1].verdict = Verdict::cannot_tell;
   EXPECT_EQ(said(results, "Latency"),
-            "Latency: b and a tie for the fastest. b is 2x [1, 4] faster than base.");
+            "Latency: b and a tie for the fastest. b is 2.0x [1.0, 4.0] faster than base.");
   results.comparisons[0].verdict = Verdict::cannot_tell;
   EXPECT_EQ(said(results, "Latency"), "Latency: b and a tie for the fastest.");
   results.comparisons.clear();
@@ -118,7 +118,7 @@ TEST(TakeawayLimits, OfLatency) {
             "Latency: base and a tie for the fastest. None is shown to be faster than base.");
   results.other_comparisons[0].verdict = Verdict::higher;
   EXPECT_TRUE(said(results, "Latency")
-                  .starts_with("Latency: base is the fastest (250.0 ms). a, the smallest, is 2x "));
+                  .starts_with("Latency: base is the fastest (250.0 ms). a, the smallest, is 2.0x "));
 }
 
 TEST(TakeawayLimits, OfQuality) {
@@ -127,7 +127,7 @@ TEST(TakeawayLimits, OfQuality) {
     results.comparisons = {loss_against("a", 1.23456, 1.2, 1.3, verdict)};
     return said(results, "Quality");
   };
-  const std::string one = "Quality against base: a (perplexity ratio 1.235 [1.2, 1.3]";
+  const std::string one = "Quality against base: a (perplexity ratio 1.235 [1.200, 1.300]";
   EXPECT_EQ(with(Verdict::higher), one + ").");
   EXPECT_EQ(with(Verdict::no_difference), one + ", no loss beyond the margin).");
   EXPECT_EQ(with(Verdict::lower), one + ", lower than the baseline).");
@@ -138,17 +138,17 @@ TEST(TakeawayLimits, OfQuality) {
                          loss_against("c", 1.5, 1.375, 1.75, Verdict::higher),
                          speed_of("d", "base", 9, Verdict::higher)};
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: a (perplexity ratio 1.1 [1.05, 1.125]) loses least. "
-            "c (perplexity ratio 1.5 [1.375, 1.75]) loses most.");
+            "Quality against base: a (perplexity ratio 1.100 [1.050, 1.125]) loses least; "
+            "c (perplexity ratio 1.50 [1.38, 1.75]) loses most.");
   results.comparisons[0].interval = statistics::Interval{1.125, 1.375, 0.95};
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: b and a tie for losing least. b and c tie for losing most.");
+            "Quality against base: b and a tie for losing least; b and c tie for losing most.");
   results.comparisons[0].interval = statistics::Interval{1.126, 1.374, 0.95};
   EXPECT_EQ(said(results, "Quality").find(" tie "), std::string::npos);
   results.comparisons[2].interval.reset();
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: a (perplexity ratio 1.1 [1.05, 1.125]) loses least. "
-            "b (perplexity ratio 1.2 [1.126, 1.374]) loses most.");
+            "Quality against base: a (perplexity ratio 1.100 [1.050, 1.125]) loses least; "
+            "b (perplexity ratio 1.20 [1.13, 1.37]) loses most.");
 }
 
 TEST(TakeawayLimits, OfTheCache) {
@@ -164,7 +164,7 @@ TEST(TakeawayLimits, OfTheCache) {
                          judged_as(Scenario::cache, "off 64", "on", 4, 3, 5, Verdict::higher),
                          judged_as(Scenario::cache, "off 128", "on", 8, 7, 9, Verdict::higher)};
   EXPECT_EQ(said(results, "KV cache"),
-            "KV cache: without it, generating after a prompt of 64 tokens is 4x [3, 5] slower.");
+            "KV cache: without it, generating after a prompt of 64 tokens is 4.0x [3.0, 5.0] slower.");
   results.comparisons[1].interval.reset();
   EXPECT_EQ(said(results, "KV cache"), "KV cache: off 64 is 4x slower than on.");
   results.comparisons.erase(results.comparisons.begin(), results.comparisons.begin() + 2);
@@ -196,18 +196,18 @@ ResultSet two_batches() {
 TEST(TakeawayLimits, OfBatches) {
   ResultSet results = two_batches();
   EXPECT_EQ(said(results, "Batching"),
-            "Batching: four has the highest throughput. four generates 200 [180, 220] tokens/s and is "
-            "2x [1.6, 2.5] faster than one.");
+            "Batching: four has the highest throughput, 200 [180, 220] tokens/s, and is 2.00x [1.60, 2.50] "
+            "faster than one.");
   results.rows[3].set("tokens_per_sec", 200);
   results.comparisons[0].interval.reset();
-  EXPECT_EQ(
-      said(results, "Batching"),
-      "Batching: four has the highest throughput. four generates 200 tokens/s and is 2x faster than one.");
+  EXPECT_EQ(said(results, "Batching"),
+            "Batching: four has the highest throughput, 200 tokens/s, and is 2x faster than one.");
   results.comparisons[0].verdict = Verdict::cannot_tell;
-  EXPECT_EQ(said(results, "Batching"), "Batching: four has the highest throughput.");
+  EXPECT_EQ(said(results, "Batching"), "Batching: four has the highest throughput, 200 tokens/s.");
   results.other_comparisons[0].verdict = Verdict::no_difference;
   results.comparisons.clear();
-  EXPECT_EQ(said(results, "Batching"), "Batching: four and one tie for the highest throughput.");
+  EXPECT_EQ(said(results, "Batching"),
+            "Batching: four and one tie for the highest throughput; four generates 200 tokens/s.");
 }
 
 // 100 ms are fast enough, a hundredth more is not.
@@ -286,7 +286,7 @@ TEST(TakeawayLimits, OfBestQuality) {
   EXPECT_EQ(with(Verdict::lower, Verdict::no_difference, Verdict::lower, Verdict::lower), "c")
       << "the fastest";
   EXPECT_EQ(test::recommendation_texts(results).back(),
-            "For best quality, choose c: its perplexity shows no loss, and it is 8x [4, 16] faster "
+            "For best quality, choose c: its perplexity shows no loss, and it is 8.0x [4.0, 16.0] faster "
             "than base.");
   EXPECT_EQ(with(Verdict::lower, Verdict::lower, Verdict::lower, Verdict::higher), "b");
   EXPECT_EQ(with(Verdict::cannot_tell, Verdict::lower, Verdict::lower, Verdict::cannot_tell), "a");
@@ -326,15 +326,14 @@ TEST(MoreProcessesLimits, OfTexts) {
   // A text's blocks are no processes: ten times 5 are 50, not 500.
   results.comparisons.push_back(undecided_by(5, 46));
   EXPECT_EQ(sentence_of(*more_processes_of(results)),
-            "Undecided: 3 of 3 comparisons. 10 times as many processes would not decide them. 2 comparisons "
-            "of perplexity "
-            "need a longer text.");
+            "Undecided: 3 of 3 comparisons. 2 comparisons of perplexity need a longer text. 10 times as many "
+            "processes would not decide the others.");
   results.comparisons.back().more_needed = 45;
   results.command = "assay run";
-  EXPECT_EQ(sentence_of(*more_processes_of(results)),
-            "Undecided: 3 of 3 comparisons. 50 processes would probably decide 1 of them: assay run "
-            "--processes 50. 2 "
-            "comparisons of perplexity need a longer text.");
+  EXPECT_EQ(
+      sentence_of(*more_processes_of(results)),
+      "Undecided: 3 of 3 comparisons. 2 comparisons of perplexity need a longer text. 50 processes would "
+      "probably decide 1 of the others: assay run --processes 50");
 }
 
 TEST(MoreProcessesLimits, OfTime) {

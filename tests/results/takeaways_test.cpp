@@ -80,10 +80,10 @@ TEST(Takeaways, SayWhatThePlantedResultsHold) {
             "average 6.4 bits per weight, because the embedding, which is also the LM head, is not quantized "
             "and every group of codes has a scale.\n"
             "Latency: int8 is the fastest, 3.33x [3.23, 3.45] faster than float32. nf4, the smallest, "
-            "is 1.67x [1.62, 1.72] slower than int8 and reaches 40 % of the roofline; in its profiled run "
+            "is 1.670x [1.620, 1.720] slower than int8 and reaches 40 % of the roofline; in its profiled run "
             "most was lost to synchronization (70 % of the time above the roofline).\n"
-            "Quality against float32: bfloat16 (perplexity ratio 1 [0.999, 1.001], no loss beyond the "
-            "margin) loses least. nf4 (perplexity ratio 1.12 [1.1, 1.14]) loses most.\n");
+            "Quality against float32: bfloat16 (perplexity ratio 1.0000 [0.9990, 1.0010], no loss beyond the "
+            "margin) loses least; nf4 (perplexity ratio 1.120 [1.100, 1.140]) loses most.\n");
 }
 
 TEST(Takeaways, MemoryOfEqualsIsTied) {
@@ -118,7 +118,7 @@ TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
   results.other_comparisons = {latency("nf4", 2, 0.1, Verdict::higher)};
   EXPECT_EQ(takeaway(results, "Latency")
                 .rfind("Latency: float32 is the fastest (1000.0 ms). nf4, the "
-                       "smallest, is 2x [1.9, 2.1] slower than float32",
+                       "smallest, is 2.00x [1.90, 2.10] slower than float32",
                        0),
             0u);
   // Undecidable: too few processes for a test.
@@ -130,8 +130,8 @@ TEST(Takeaways, TheLeastLossIsTiedWhereIntervalsMeet) {
   ResultSet results = planted();
   results.comparisons[3] = quality("bfloat16", 1.0, 0.02, Verdict::cannot_tell);
   EXPECT_EQ(takeaway(results, "Quality"),
-            "Quality against float32: bfloat16 and int8 tie for losing least. "
-            "nf4 (perplexity ratio 1.12 [1.1, 1.14]) loses most.");
+            "Quality against float32: bfloat16 and int8 tie for losing least; "
+            "nf4 (perplexity ratio 1.120 [1.100, 1.140]) loses most.");
   results.comparisons[4] = quality("int8", 1.11, 0.02, Verdict::higher);
   EXPECT_NE(takeaway(results, "Quality").find("int8 and nf4 tie for losing most."), std::string::npos);
   for (std::size_t i = 3; i < 6; ++i) results.comparisons[i].interval.reset();
@@ -158,7 +158,7 @@ TEST(Takeaways, RecommendByLabel) {
       joined(test::recommendation_texts(results)),
       "For a small device, choose int8: its weights take 120.0 MiB, and its perplexity is at most 1.025 "
       "times the baseline's.\n"
-      "For best quality, choose bfloat16: its perplexity shows no loss, and it is 1.67x [1.64, 1.69] "
+      "For best quality, choose bfloat16: its perplexity shows no loss, and it is 1.667x [1.639, 1.695] "
       "faster than float32.\n");
   // Reversed: it loses; undecided: it may lose. Neither keeps the quality.
   for (const Verdict verdict : {Verdict::higher, Verdict::cannot_tell}) {
@@ -208,8 +208,8 @@ TEST(Takeaways, SayWhatTheCacheGains) {
     return takeaway(results, "KV cache");
   };
   EXPECT_EQ(with(Verdict::higher),
-            "KV cache: without it, generating after a prompt of 128 tokens is 8x [7.5, 8.5] slower.");
-  EXPECT_EQ(with(Verdict::lower).rfind("KV cache: cache off, 128 tokens is 8x [7.5, 8.5] ", 0), 0u);
+            "KV cache: without it, generating after a prompt of 128 tokens is 8.00x [7.50, 8.50] slower.");
+  EXPECT_EQ(with(Verdict::lower).rfind("KV cache: cache off, 128 tokens is 8.00x [7.50, 8.50] ", 0), 0u);
   EXPECT_NE(with(Verdict::cannot_tell).find("is undecided"), std::string::npos);
 }
 
@@ -244,14 +244,25 @@ ResultSet batches() {
 TEST(Takeaways, SayWhatBatchesGain) {
   ResultSet results = batches();
   EXPECT_EQ(takeaway(results, "Batching"),
-            "Batching: batch 8 has the highest throughput. batch 8 generates 400 [396, 404] tokens/s and is "
-            "4x [3.85, 4.17] faster than batch 1.");
+            "Batching: batch 8 has the highest throughput, 400.0 [396.0, 404.0] tokens/s, and is "
+            "4.00x [3.85, 4.17] faster than batch 1.");
   Comparison& against_4 = results.other_comparisons[3];
   against_4.verdict = Verdict::cannot_tell;
   EXPECT_EQ(
       takeaway(results, "Batching")
-          .rfind("Batching: batch 8 and batch 4 tie for the highest throughput. batch 8 generates 400", 0),
+          .rfind("Batching: batch 8 and batch 4 tie for the highest throughput; batch 8 generates 400", 0),
       0u);
+  // Reversed: batches of one are the best, and nothing is faster than they are.
+  results = batches();
+  results.rows[4] = batch_row("batch 1", 0.1, 10);
+  results.comparisons.back().verdict = results.comparisons[results.comparisons.size() - 2].verdict =
+      Verdict::higher;
+  for (std::size_t i = 3; i < 5; ++i) {
+    results.other_comparisons[i].subject = i == 3 ? "batch 4" : "batch 8";
+    results.other_comparisons[i].baseline = "batch 1";
+  }
+  EXPECT_EQ(takeaway(results, "Batching"),
+            "Batching: batch 1 has the highest throughput, 1000 [990, 1010] tokens/s.");
   for (Comparison& c : results.other_comparisons) c.verdict = Verdict::too_few;
   EXPECT_EQ(takeaway(results, "Batching"), "");
 }
@@ -259,10 +270,10 @@ TEST(Takeaways, SayWhatBatchesGain) {
 TEST(Takeaways, AServerIsRecommendedByBatchesWithinTheBound) {
   ResultSet results = batches();
   EXPECT_EQ(recommendation_of(results)->server, "float32");
-  EXPECT_EQ(
-      test::recommendation_texts(results)[1],
-      "For a server, choose batch 8 of float32: it generates 400 [396, 404] tokens/s, and a token takes "
-      "at most 44 ms (bound: 100 ms). Other precisions were not measured in batches.");
+  EXPECT_EQ(test::recommendation_texts(results)[1],
+            "For a server, choose batch 8 of float32: it generates 400.0 [396.0, 404.0] tokens/s, and a "
+            "token takes "
+            "at most 44 ms (bound: 100 ms). Other precisions were not measured in batches.");
   // Nothing is recommended where a file lacks its rate.
   std::erase_if(results.rows[6].values, [](const auto& value) { return value.first == "tokens_per_sec"; });
   EXPECT_EQ(recommendation_of(results)->server, "");
@@ -292,19 +303,19 @@ TEST(MoreProcesses, NamesWhatWouldTellTheRest) {
   EXPECT_EQ(more->processes, 18);
   EXPECT_EQ(more->decided, 1);
   EXPECT_EQ(more->seconds, 180);
-  EXPECT_EQ(sentence_of(*more),
-            "Undecided: 3 of 9 comparisons. 18 processes would probably decide 1 of them, in about 3 min. 1 "
-            "comparison of perplexity needs a longer text.");
+  EXPECT_EQ(
+      sentence_of(*more),
+      "Undecided: 3 of 9 comparisons. 1 comparison of perplexity needs a longer text. 18 processes would "
+      "probably decide 1 of the others, in about 3 min.");
   results.command = "assay tradeoff demo --processes 5 -o out";
   EXPECT_NE(sentence_of(*more_processes_of(results))
-                .find("in about 3 min: assay tradeoff demo -o out --processes 18. 1 comparison of"),
+                .find("in about 3 min: assay tradeoff demo -o out --processes 18"),
             std::string::npos)
       << sentence_of(*more_processes_of(results));
   results.comparisons[0].more_needed = 500;
-  EXPECT_EQ(
-      sentence_of(*more_processes_of(results)),
-      "Undecided: 3 of 9 comparisons. 10 times as many processes would not decide them. 1 comparison of "
-      "perplexity needs a longer text.");
+  EXPECT_EQ(sentence_of(*more_processes_of(results)),
+            "Undecided: 3 of 9 comparisons. 1 comparison of perplexity needs a longer text. 10 times as many "
+            "processes would not decide the others.");
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST(LanguageModel, GeneratesScoresAndGivesLogitsAsThePartsBelowDo) {
 
 TEST(LanguageModel, OptionsSayHowItIsLoaded) {
   const LanguageModel nf4 = load(demo(), {.precision = "nf4+head", .device = "cpu", .threads = 1});
-  EXPECT_EQ(nf4.dtype(), "nf4, lm_head nf4");
+  EXPECT_EQ(nf4.dtype(), "nf4+head:nf4");
   const LanguageModel cached =
       load(demo(), {.device = "cpu", .config = {.precision = Preset::float32, .kv_cache = KvFormat::int8}});
   EXPECT_EQ(cached.loaded().model->precision().kv_cache, KvFormat::int8);

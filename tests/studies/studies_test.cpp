@@ -231,7 +231,7 @@ TEST(RunVariedPrecision, MeasuresEqualNamesOnce) {
   EXPECT_NE(
       result.rows[0].warnings.back().text.find("measured once for float16 too, which resolves to the same"),
       std::string::npos);
-  EXPECT_EQ(result.rows[3].label, "nf4, lm_head nf4");
+  EXPECT_EQ(result.rows[3].label, "nf4+head:nf4");
   for (const Row& row : result.rows) expect_metrics(row, 6);
   EXPECT_LT(result.rows[3].find("resident_weights_bytes")->value,
             result.rows[2].find("resident_weights_bytes")->value);

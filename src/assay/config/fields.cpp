@@ -75,6 +75,11 @@ void add_formats(std::vector<Field>& all) {
       at(&RunConfig::recipe), recipe_codec()));
 }
 
+// Behind a precision as it is typed there.
+std::string label_of_head(const RunConfig& c) {
+  return fmt::format("{}{}", c.precision ? "+head:" : "lm_head ", name_of(*c.quantize_head));
+}
+
 // What changes a precision.
 void add_numbers(std::vector<Field>& all) {
   all.push_back(made<DType>(
@@ -92,7 +97,7 @@ void add_numbers(std::vector<Field>& all) {
        .help =
            "Format of the LM head in a quantized model: int8, nf4 or fp4 [not quantized, as in Transformers]",
        .is_about_numbers = true,
-       .label = [](const RunConfig& c) { return fmt::format("lm_head {}", name_of(*c.quantize_head)); },
+       .label = label_of_head,
        .applies = [](const Precision& p) { return p.is_quantized(); },
        .apply = [](Precision& p, const RunConfig& c) { set_quantized_lm_head(p, *c.quantize_head); }},
       at(&RunConfig::quantize_head),

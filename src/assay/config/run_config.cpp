@@ -19,14 +19,19 @@ std::string in_quotes(const std::string& value) {
   return text + "\"";
 }
 
+// "+head:int8, dtype bfloat16": first what users type behind the name of a precision.
 std::string labels(const RunConfig& config, bool is_about_numbers_alone) {
-  std::string text;
+  std::string typed, others;
   for (const Field& field : fields()) {
     if (!field.label || !field.is_set(config) || (is_about_numbers_alone && !field.is_about_numbers))
       continue;
-    if (const std::string own = field.label(config); !own.empty()) text += ", " + own;
+    const std::string own = field.label(config);
+    if (own.starts_with('+'))
+      typed += own;
+    else if (!own.empty())
+      others += ", " + own;
   }
-  return text;
+  return typed + others;
 }
 
 // "+head:nf4" of "nf4+head:nf4". "+head" is int8, or beside nf4 and fp4 the same.

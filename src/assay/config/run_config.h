@@ -60,11 +60,11 @@ struct RunConfig {
   int replica = 0;                     // tells sessions of an A/A run apart, which are equal in all else
 
   bool operator==(const RunConfig&) const = default;
-  // "nf4, dtype bfloat16, lm_head int8, 1 thread": what rows call it; of several models "gpt2: nf4". What is
-  // not set is not named.
+  // "nf4+head:int8, dtype bfloat16, 1 thread": what rows call it; of several models "gpt2: nf4". What is not
+  // set is not named.
   std::string label() const;
-  // The part of the label behind the precision that says how results are computed: ", dtype bfloat16,
-  // lm_head int8".
+  // The part of the label behind the precision that says how results are computed: "+head:int8, dtype
+  // bfloat16".
   std::string label_of_numbers() const;
   // Equal for equal configurations and for no others: every field that is set, with its value.
   std::string key() const;

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/report/result_document.h"
 #include "assay/results/metric.h"
@@ -52,11 +53,13 @@ class ComparedDocument {
   void add_row(const ComparedRow& row, const std::string& scenario) {
     const Comparison& c = row.comparison;
     const bool is_comparable = row.unlike.empty();
+    const Decimals decimals = supported_decimals(c.ratio, c.interval, {3});
     const bool is_untested = !row.untested.empty() || c.verdict == Verdict::too_few;
     table_.rows.push_back({scenario, row.label, row.configuration, std::string(metric(c.metric).title),
-                           is_comparable ? fmt::format("{:.3f}", c.ratio) : "-",
+                           is_comparable ? rounded(c.ratio, decimals) : "-",
                            is_comparable && c.interval
-                               ? fmt::format("[{:.3f}, {:.3f}]", c.interval->low, c.interval->high)
+                               ? fmt::format("[{}, {}]", rounded(c.interval->low, decimals),
+                                             rounded(c.interval->high, decimals))
                                : "-",
                            !is_comparable ? "not comparable"
                            : is_untested  ? "not tested"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/figure_points.h"
 #include "assay/report/text_layout.h"
 
@@ -23,6 +24,14 @@ double percentile(const std::vector<double>& sorted, double share) {
   const auto below = static_cast<std::size_t>(place);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+// How long each decode step took: those are the spans of the second lane.
+std::vector<double> lengths_of(const std::vector<PlotSpan>& spans) {
+  std::vector<double> lengths;
+  for (const PlotSpan& span : spans)
+    if (span.lane == 1) lengths.push_back(span.to - span.from);
+  return lengths;
 }
 
 class ConfigurationFigures {
@@ -213,16 +222,16 @@ class ConfigurationFigures {
       plot.spans.push_back({1, at, at + ms, fmt::format("decode step {}: {:.4g} ms", step + 1, ms)});
       at += ms;
     }
+    const std::vector<double> drawn = lengths_of(plot.spans);
     plot.caption = fmt::format(
         "Prefill computes all {:.0f} prompt tokens in one step of {:.3g} ms: each weight that is read serves "
-        "every "
-        "token, so that long prompts are limited by arithmetic. Each of the {} decode steps reads all "
-        "weights "
-        "again for a single token, {:.3g} ms on average, so that memory bandwidth limits them; they take "
-        "{:.0f} % "
-        "of the time.",
-        tokens, prefill_ms, steps, (at - prefill_ms) / static_cast<double>(steps),
-        100 * (at - prefill_ms) / at);
+        "every token, so that long prompts are limited by arithmetic. Each of the {} decode steps reads all "
+        "weights again for a single token, in {:.3g} ms at the median, so that memory bandwidth limits them; "
+        "they take {:.0f} % of the time.",
+        tokens, prefill_ms, steps, statistics::median(drawn), 100 * (at - prefill_ms) / at);
+    if (const Value* tpot = row->find("time_per_output_token_ms"))
+      plot.caption += fmt::format(" TPOT is the mean over all steps, slow ones included: {} ms.",
+                                  shown_number(tpot->value, tpot->interval));
     figures_.emplace_back("phases", std::move(plot));
   }
 

@@ -17,6 +17,8 @@ struct Paragraph {
 };
 struct List {
   std::vector<std::string> items;
+  // What stands in items to be typed: shown as code, never broken within a word.
+  std::vector<std::string> commands = {};
 };
 // Lines that keep their form: cut where a page is too narrow, never wrapped.
 struct Lines {

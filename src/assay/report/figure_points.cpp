@@ -3,17 +3,24 @@
 #include <functional>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/table.h"
 
 namespace assay::report {
 
 std::string shown_value(const Value& value, const Metric& metric) {
   const std::string_view unit = metric.shown_unit.empty() ? metric.unit : metric.shown_unit;
-  std::string text = fmt::format("{:.4g}", value.value * metric.scale);
+  constexpr int kOtherwise = 4;
+  const double shown = value.value * metric.scale;
+  const Decimals decimals = decimals_of(metric, value, {});
+  const auto number = [&](double x) {
+    return is_bounded(metric, value) ? rounded(x, decimals) : shown_number(x, std::nullopt, kOtherwise);
+  };
+  std::string text = number(shown);
   if (!unit.empty()) text += fmt::format(" {}", unit);
   if (value.interval)
-    text += fmt::format(" [{:.4g}, {:.4g}]", value.interval->low * metric.scale,
-                        value.interval->high * metric.scale);
+    text += fmt::format(" [{}, {}]", number(value.interval->low * metric.scale),
+                        number(value.interval->high * metric.scale));
   if (!value.samples.empty()) text += fmt::format(", n = {}", value.n());
   return text;
 }

@@ -42,6 +42,14 @@ std::string names_of_all(const Writing& writing) {
                                                   counted(std::ssize(writing.labels) - 1, "other"));
 }
 
+// All of them: the table names the first alone.
+std::string listed_labels(const std::vector<std::string>& labels) {
+  const bool has_commas = std::any_of(labels.begin(), labels.end(), [](const std::string& label) {
+    return label.find(',') != std::string::npos;
+  });
+  return fmt::format("{}", fmt::join(labels, has_commas ? "; " : ", "));
+}
+
 class TextTables {
  public:
   TextTables(const PromptTexts& texts, Section& section) : texts_(texts), section_(section) {
@@ -62,7 +70,7 @@ class TextTables {
     }
     for (const Writing& writing : texts_.writings)
       if (writing.labels.size() > 1)
-        section_.add(Paragraph{fmt::format("Equal texts: {}.", fmt::join(writing.labels, "; "))},
+        section_.add(Paragraph{fmt::format("Equal texts: {}.", listed_labels(writing.labels))},
                      Shown::on_pages);
   }
 

@@ -61,8 +61,20 @@ class TerminalRenderer {
   }
   std::string render(const List& list) const {
     std::string text;
-    for (const std::string& item : list.items)
-      text += joined_lines(wrapped("- " + terminal_text(item), width_, 2));
+    for (const std::string& item : list.items) {
+      const ItemParts parts = parts_of(item, list.commands);
+      const std::string before = "- " + terminal_text(parts.before), command = terminal_text(parts.command);
+      if (command.empty()) {
+        text += joined_lines(wrapped(before, width_, kIndent));
+        continue;
+      }
+      text += joined_lines(wrapped(before, width_, kIndent)) +
+              joined_lines(command_lines(command, width_, 2 * kIndent));
+      const std::string after = terminal_text(parts.after);
+      if (after.find_first_not_of(" .") == std::string::npos) continue;
+      for (const std::string& line : wrapped(after, width_ - kIndent))
+        text += std::string(kIndent, ' ') + line + "\n";
+    }
     return text;
   }
   std::string render(const Lines& lines) const {
@@ -73,6 +85,7 @@ class TerminalRenderer {
   std::string render(const Table& table) const { return table.rows.empty() ? "" : to_text(table, width_); }
   std::string render(const Figure& /*figure*/) const { return ""; }
 
+  static constexpr std::size_t kIndent = 2;
   std::size_t width_;
 };
 
@@ -81,6 +94,15 @@ std::string markdown_line(std::string_view words) {
   const std::string text = markdown_words(words);
   return !text.empty() && std::string_view("#-+=").find(text.front()) != std::string_view::npos ? "\\" + text
                                                                                                 : text;
+}
+
+// As code, between more backticks than stand in it.
+std::string markdown_code(std::string_view command) {
+  const std::string text = terminal_text(command);
+  std::string fence = "`";
+  while (text.find(fence) != std::string::npos) fence += '`';
+  const char* gap = fence.size() > 1 ? " " : "";
+  return fence + gap + text + gap + fence;
 }
 
 class MarkdownRenderer {
@@ -112,7 +134,12 @@ class MarkdownRenderer {
   static std::string render(const Paragraph& paragraph) { return markdown_line(paragraph.text) + "\n"; }
   static std::string render(const List& list) {
     std::string text;
-    for (const std::string& item : list.items) text += "- " + markdown_line(item) + "\n";
+    for (const std::string& item : list.items) {
+      const ItemParts parts = parts_of(item, list.commands);
+      text += "- " + markdown_line(parts.before);
+      if (!parts.command.empty()) text += markdown_code(parts.command) + markdown_words(parts.after);
+      text += "\n";
+    }
     return text;
   }
   // A fence that no line of it closes.
@@ -133,6 +160,18 @@ class MarkdownRenderer {
 };
 
 }  // namespace
+
+ItemParts parts_of(const std::string& item, const std::vector<std::string>& commands) {
+  // The longest: a command may be the beginning of another.
+  const std::string* found = nullptr;
+  for (const std::string& command : commands)
+    if (!command.empty() && item.find(command) != std::string::npos &&
+        (found == nullptr || command.size() > found->size()))
+      found = &command;
+  if (found == nullptr) return {item, "", ""};
+  const std::size_t at = item.find(*found);
+  return {item.substr(0, at), *found, item.substr(at + found->size())};
+}
 
 std::string to_terminal(const Document& document, std::size_t width) {
   return TerminalRenderer(width)(document);

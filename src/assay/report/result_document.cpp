@@ -32,6 +32,14 @@ std::string capitalised(std::string text) {
   return text;
 }
 
+// What a reader may type.
+std::vector<std::string> commands_of(const std::vector<Takeaway>& takeaways) {
+  std::vector<std::string> commands;
+  for (const Takeaway& takeaway : takeaways)
+    if (const auto* more = std::get_if<MoreProcesses>(&takeaway)) commands.push_back(more->command);
+  return commands;
+}
+
 class ResultDocument {
  public:
   explicit ResultDocument(const ResultSet& results) : results_(results) {}
@@ -46,12 +54,14 @@ class ResultDocument {
     add_figures();
     add_methods();
     add_every_metric();
-    add_conclusion("Takeaways", sentences_of(takeaways_of(results_)), SectionKind::takeaways);
+    const std::vector<Takeaway> takeaways = takeaways_of(results_);
+    add_conclusion("Takeaways", sentences_of(takeaways), SectionKind::takeaways, commands_of(takeaways));
     add_conclusion("Recommendation under limits", answer_to_limits(results_), SectionKind::recommendation);
     if (const auto recommended = recommendation_of(results_))
       add_conclusion("Recommendation", sentences_of(*recommended), SectionKind::recommendation);
     add_failures();
-    add_conclusion("Left out", sentences_of(results_.left_out));
+    add_conclusion("Left out", sentences_of(results_.left_out, results_.command), SectionKind::other,
+                   commands_of_left_out());
     add_conclusion("Warnings", warnings());
     return std::move(document_);
   }
@@ -64,11 +74,11 @@ class ResultDocument {
   }
 
   void add_conclusion(const std::string& title, std::vector<std::string> sentences,
-                      SectionKind kind = SectionKind::other) {
+                      SectionKind kind = SectionKind::other, std::vector<std::string> commands = {}) {
     if (sentences.empty()) return;
     Section& section = new_section(title, Shown::everywhere, kind);
     section.is_conclusion = true;
-    section.add(List{std::move(sentences)});
+    section.add(List{std::move(sentences), std::move(commands)});
   }
 
   bool has_rows(Scenario scenario) const {
@@ -85,11 +95,25 @@ class ResultDocument {
     });
     const Shown shown = is_repeated ? Shown::on_pages : Shown::everywhere;
     section.add(Paragraph{std::string(info.text)}, shown);
-    section.add(scenario_table(results_, info.value), shown);
+    Table table = scenario_table(results_, info.value);
+    Table narrow = scenario_table(results_, info.value, Detail::percent);
+    if (narrow.rows != table.rows && shown == Shown::everywhere) {
+      section.add(std::move(table), Shown::on_pages);
+      section.add(std::move(narrow), Shown::on_terminals);
+    } else {
+      section.add(std::move(table), shown);
+    }
     if (info.value == Scenario::baseline) add_footprint(section);
     if (info.value == Scenario::perplexity) add_perplexity(section);
     if (List sentences = comparisons_of(info.value); !sentences.items.empty())
       section.add(std::move(sentences), Shown::on_pages);
+  }
+
+  std::vector<std::string> commands_of_left_out() const {
+    std::vector<std::string> commands;
+    for (const LeftOut& one : results_.left_out) commands.push_back(one.command);
+    if (!results_.command.empty()) commands.push_back(without_budget(results_.command));
+    return commands;
   }
 
   void add_footprint(Section& section) const {
@@ -117,8 +141,14 @@ class ResultDocument {
     section.add(std::move(lines));
   }
 
-  // The sentences of comparisons whose subject is a row of this scenario, each in one section alone.
+  // Whether a cell of the scenario's table shows the verdict.
+  static bool is_in_table(const Comparison& c, Scenario scenario) {
+    return scenario == Scenario::perplexity ? c.metric == "perplexity" : c.metric == "total_latency_s";
+  }
+
+  // What the table of the scenario cannot show of its comparisons, each in one section alone.
   List comparisons_of(Scenario scenario) {
+    std::vector<Comparison> in_table;
     List list;
     for (const Comparison& c : results_.comparisons) {
       const bool is_here = std::any_of(results_.rows.begin(), results_.rows.end(), [&](const Row& row) {
@@ -126,8 +156,13 @@ class ResultDocument {
       });
       // The trade-off holds perplexities too; they are compared where they were scored.
       const bool is_elsewhere = (c.metric == "perplexity") != (scenario == Scenario::perplexity);
-      if (is_here && !is_elsewhere) list.items.push_back(sentence(sentence_of(c)));
+      if (!is_here || is_elsewhere) continue;
+      if (is_in_table(c, scenario))
+        in_table.push_back(c);
+      else
+        list.items.push_back(sentence(sentence_of(c)));
     }
+    for (std::string& shared : shared_sentences(in_table)) list.items.push_back(std::move(shared));
     return list;
   }
 
@@ -186,8 +221,14 @@ class ResultDocument {
 
   void add_methods() {
     if (results_.caption.empty()) return;
-    new_section("How it was measured", Shown::everywhere, SectionKind::methods)
-        .add(Paragraph{results_.caption});
+    Section& section = new_section("How it was measured", Shown::everywhere, SectionKind::methods);
+    section.add(Paragraph{results_.caption});
+    if (std::any_of(results_.comparisons.begin(), results_.comparisons.end(),
+                    [](const Comparison& c) { return c.interval.has_value(); }))
+      section.add(
+          Paragraph{"Beside a verdict stands the ratio with its interval, which is corrected for all "
+                    "comparisons of its "
+                    "kind."});
   }
 
   void add_every_metric() {

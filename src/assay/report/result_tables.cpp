@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/metric.h"
 
@@ -13,14 +14,16 @@ namespace {
 
 constexpr std::size_t kLongestLabel = 120;
 constexpr const char* kNothing = "-";
+constexpr std::string_view kLatency = "total_latency_s", kRatio = "perplexity_ratio";
 using RowList = std::vector<const Row*>;
 
 bool some_has(const RowList& rows, std::string_view tag) {
   return std::any_of(rows.begin(), rows.end(), [&](const Row* row) { return row->find(tag) != nullptr; });
 }
 
-// Times get as many decimals as the smallest needs for three digits; large figures need none.
-int decimals_of(const Metric& m, const RowList& rows) {
+// What no interval tells: times get as many decimals as the smallest needs for three digits; large figures
+// need none.
+int column_decimals(const Metric& m, const RowList& rows) {
   constexpr int kMax = 6;
   double least = INFINITY;
   for (const Row* row : rows)
@@ -32,16 +35,9 @@ int decimals_of(const Metric& m, const RowList& rows) {
   return least >= 1000 ? 0 : m.decimals;
 }
 
-// The ends of the 95 % interval in percent of the figure: one number where they lie about as far off.
 std::string interval_cell(const Value& value) {
-  if (!value.interval || value.value <= 0) return kNothing;
-  const double below = 100 * (1 - value.interval->low / value.value),
-               above = 100 * (value.interval->high / value.value - 1);
-  // A median of skewed times may lie near one end of its interval.
-  constexpr double kAbout = 0.5;  // the share of the longer side
-  if (std::min(below, above) >= kAbout * std::max(below, above))
-    return fmt::format("\u00b1{:.1f}%", (below + above) / 2);
-  return fmt::format("-{:.1f}/+{:.1f}%", below, above);
+  const std::string text = relative_interval(value.value, value.interval);
+  return text.empty() ? kNothing : text;
 }
 
 // Throughput is latency the other way round where every row generates the same tokens, and a column of
@@ -54,7 +50,7 @@ int rank_in(const Metric& m, Scenario scenario) {
 // Adds a column for the metric, and one for its interval, where a row has them.
 void add_metric(Table& table, const Metric& m, const RowList& rows, int rank, int interval_rank) {
   if (!some_has(rows, m.tag)) return;
-  const int decimals = decimals_of(m, rows);
+  const Decimals otherwise{column_decimals(m, rows)};
   const bool has_interval = m.shows_interval && std::any_of(rows.begin(), rows.end(), [&](const Row* row) {
                               const Value* value = row->find(m.tag);
                               return value != nullptr && value->interval;
@@ -63,8 +59,8 @@ void add_metric(Table& table, const Metric& m, const RowList& rows, int rank, in
   if (has_interval) table.add_column("95 % CI", true, interval_rank);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Value* value = rows[i]->find(m.tag);
-    table.rows[i].push_back(value == nullptr ? kNothing
-                                             : fmt::format("{:.{}f}", value->value * m.scale, decimals));
+    table.rows[i].push_back(
+        value == nullptr ? kNothing : rounded(value->value * m.scale, decimals_of(m, *value, otherwise)));
     if (has_interval) table.rows[i].push_back(value == nullptr ? kNothing : interval_cell(*value));
   }
 }
@@ -85,29 +81,37 @@ Table labelled(const RowList& rows, Scenario scenario) {
   return table;
 }
 
-// The verdict of each row's latency against the baseline's.
-void add_verdicts(Table& table, const RowList& rows, const ResultSet& results) {
+// The verdict of each row on a metric against the baseline, as `cell_of` shows it.
+template <typename CellOf>
+void add_verdicts(Table& table, const RowList& rows, const ResultSet& results, std::string_view tag,
+                  const CellOf& cell_of) {
   std::vector<std::string> cells;
   std::string baseline;
   bool has_one_baseline = true;
   for (const Row* row : rows) {
-    const auto at = std::find_if(
-        results.comparisons.begin(), results.comparisons.end(),
-        [&](const Comparison& c) { return c.subject == row->label && c.metric == "total_latency_s"; });
+    const auto at =
+        std::find_if(results.comparisons.begin(), results.comparisons.end(),
+                     [&](const Comparison& c) { return c.subject == row->label && c.metric == tag; });
     if (at == results.comparisons.end()) {
       cells.emplace_back(kNothing);
       continue;
     }
     has_one_baseline = has_one_baseline && (baseline.empty() || baseline == at->baseline);
     baseline = at->baseline;
-    cells.push_back(verdict_cell(*at));
+    cells.push_back(cell_of(*at));
   }
   if (baseline.empty()) return;
   constexpr std::size_t kShortName = 14;
-  constexpr int kRank = 4;
+  constexpr int kRank = 2;
   const bool is_named = has_one_baseline && baseline.size() <= kShortName;
   table.add_column(is_named ? "vs. " + baseline : "vs. baseline", false, kRank);
   for (std::size_t i = 0; i < rows.size(); ++i) table.rows[i].push_back(cells[i]);
+}
+
+// The ratio and its interval have columns of their own.
+std::string verdict_without_ratio(const Comparison& c) {
+  const bool is_shown = c.verdict == Verdict::lower || c.verdict == Verdict::higher;
+  return is_shown ? verdict_word(c) : verdict_cell(c, Detail::none);
 }
 
 }  // namespace
@@ -123,14 +127,23 @@ bool is_shown(const Row& row, const ResultSet& results) {
          });
 }
 
-Table scenario_table(const ResultSet& results, Scenario scenario) {
+Table scenario_table(const ResultSet& results, Scenario scenario, Detail detail) {
   const RowList rows = rows_of(results, scenario);
   Table table = labelled(rows, scenario);
+  const bool has_wide_names = scenario == Scenario::tradeoff || scenario == Scenario::precisions;
+  const std::string_view quality = some_has(rows, kRatio) ? kRatio : "perplexity";
   constexpr int kIntervalRank = 5;
   for (const Metric& m : metric_catalogue()) {
     if (!m.tables.has(scenario)) continue;
     add_metric(table, m, rows, rank_in(m, scenario), kIntervalRank);
-    if (m.tag == "total_latency_s") add_verdicts(table, rows, results);
+    if (m.tag == kLatency)
+      add_verdicts(table, rows, results, kLatency, [&](const Comparison& c) {
+        const std::string cell = verdict_cell(c, detail);
+        // Beside the names of configurations and their quality there is no room for more on a terminal.
+        return has_wide_names && detail == Detail::percent ? cell.substr(0, cell.find(':')) : cell;
+      });
+    if (m.tag == quality && scenario == Scenario::perplexity)
+      add_verdicts(table, rows, results, "perplexity", verdict_without_ratio);
   }
   return table;
 }

@@ -4,16 +4,17 @@
 #include <span>
 #include <string>
 
+#include "assay/report/prose/prose.h"
 #include "assay/report/table.h"
 #include "assay/results/results.h"
 
 namespace assay::report {
 
 // The rows of one scenario with the columns that matter there: the metrics whose entry names the scenario
-// (results/metric.h) and that some row has, times with three digits at least, an interval in a column of its
-// own, and the verdict of the comparison with the scenario's baseline. A failed row has "failed" beside its
-// label and no figures.
-Table scenario_table(const ResultSet& results, Scenario scenario);
+// (results/metric.h) and that some row has, with the digits that their intervals support (digits.h), an
+// interval in a column of its own, and the verdict of the comparison with the scenario's baseline: of latency
+// with the ratio, and `detail` of its interval. A failed row has "failed" beside its label and no figures.
+Table scenario_table(const ResultSet& results, Scenario scenario, Detail detail = Detail::ends);
 // The same rows with every metric that one of them has.
 Table every_metric_table(const ResultSet& results, Scenario scenario);
 

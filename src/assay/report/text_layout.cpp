@@ -117,6 +117,42 @@ std::string cut_to_width(std::string_view text, std::size_t width) {
   return std::string(fitting(text, width - kDots)) + "...";
 }
 
+std::vector<std::string> command_lines(std::string_view command, std::size_t width, std::size_t indent) {
+  std::vector<std::string> words{""};
+  char quote = 0;
+  for (std::size_t at = 0; at < command.size(); ++at) {
+    const char c = command[at];
+    const bool is_escaped = at > 0 && command[at - 1] == '\\' && quote != '\'';
+    if (!is_escaped && quote == 0 && (c == '\'' || c == '"'))
+      quote = c;
+    else if (!is_escaped && c == quote)
+      quote = 0;
+    if (c == ' ' && quote == 0 && !is_escaped)
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  constexpr std::size_t kContinued = 2;  // columns of " \\"
+  std::vector<std::string> lines;
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i].empty()) continue;
+    const std::size_t own = display_width(words[i]), end = i + 1 < words.size() ? kContinued : 0;
+    if (lines.empty()) {
+      lines.push_back(std::string(indent, ' ') + words[i]);
+      used = indent + own;
+    } else if (used + 1 + own + end <= width) {
+      lines.back() += " " + words[i];
+      used += 1 + own;
+    } else {
+      lines.back() += " \\";
+      lines.push_back(std::string(indent + kContinued, ' ') + words[i]);
+      used = indent + kContinued + own;
+    }
+  }
+  return lines;
+}
+
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::size_t indent) {
   const std::size_t margin = std::min(indent, width > 0 ? width - 1 : 0);
   std::vector<std::string> lines{""};

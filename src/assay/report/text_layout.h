@@ -26,4 +26,8 @@ std::string cut_to_width(std::string_view text, std::size_t width);
 // Every line but the first begins with `indent` blanks.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width, std::size_t indent = 0);
 
+// A command on lines that a shell reads as one: broken at blanks outside quotes, each but the last ending in
+// a backslash. A word that is longer than the line stays whole.
+std::vector<std::string> command_lines(std::string_view command, std::size_t width, std::size_t indent);
+
 }  // namespace assay::report

@@ -7,6 +7,7 @@
 #include "assay/base/error.h"
 #include "assay/machine/machine_json.h"
 #include "assay/results/choice_json.h"
+#include "assay/results/earlier_names.h"
 #include "assay/results/finding_json.h"
 #include "assay/results/metric.h"
 #include "assay/results/named_json.h"
@@ -370,7 +371,9 @@ ResultSet results_from_json(const OrderedJson& json, const std::string& where) {
   const OrderedJson& number = json["schema_version"];
   if (!number.is_number_integer() || number < 1 || number > ResultSet::kSchemaVersion)
     version.refuse(fmt::format("1 or {}, the versions that this program reads", ResultSet::kSchemaVersion));
-  return result_set_from_json(reader);
+  ResultSet results = result_set_from_json(reader);
+  use_current_names(results);
+  return results;
 }
 
 }  // namespace assay

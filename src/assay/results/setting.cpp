@@ -7,6 +7,8 @@ namespace assay {
 
 namespace {
 
+constexpr std::string_view kHead = "+head:";
+
 template <typename Number>
 Number whole_number(std::string_view text) {
   Number value = 0;
@@ -14,7 +16,7 @@ Number whole_number(std::string_view text) {
   return value;
 }
 
-// "nf4, lm_head int8, KV cache int8": how earlier versions wrote a configuration.
+// "nf4+head:int8, KV cache int8", and "nf4, lm_head int8" as earlier versions wrote it.
 void read_configuration(std::string_view text, Setting& setting) {
   bool is_first = true;
   while (!text.empty()) {
@@ -24,7 +26,9 @@ void read_configuration(std::string_view text, Setting& setting) {
     const auto take = [&](std::string_view name, std::string& value) {
       if (part.starts_with(name)) value = part.substr(name.size());
     };
-    if (is_first && part != "as stored") setting.precision = part;
+    const std::size_t head = is_first ? part.find(kHead) : std::string_view::npos;
+    if (is_first && part != "as stored") setting.precision = part.substr(0, head);
+    if (head != std::string_view::npos) setting.lm_head = part.substr(head + kHead.size());
     is_first = false;
     if (part == "lm_head search int8") continue;
     take("lm_head ", setting.lm_head);

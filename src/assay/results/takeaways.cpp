@@ -283,6 +283,12 @@ std::string with_processes(std::string command, int processes) {
   return fmt::format("{} --processes {}{}", command, processes, has_budget ? " --budget none" : "");
 }
 
+std::string without_budget(std::string command) {
+  erase_flag(command, " --budget", true);
+  erase_flag(command, " --resume", false);
+  return command + " --budget none";
+}
+
 std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
   MoreProcesses more;
   std::vector<int> needed;

@@ -105,6 +105,8 @@ std::optional<Recommendation> recommendation_of(const ResultSet& results);
 
 // The command line of a run with this number of processes in place of its own.
 std::string with_processes(std::string command, int processes);
+// The same command without its budget.
+std::string without_budget(std::string command);
 // Empty where every comparison has its verdict.
 std::optional<MoreProcesses> more_processes_of(const ResultSet& results);
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/format.h"
+#include "assay/report/render.h"
 #include "assay/report/table.h"
 #include "assay/report/text_layout.h"
 
@@ -101,9 +102,16 @@ std::string html_paragraph(const std::string& text) {
   return fmt::format("<p>{}</p>\n", html_words(text));
 }
 
-std::string html_list(const std::vector<std::string>& items) {
+std::string html_list(const List& list) {
+  const std::vector<std::string>& items = list.items;
   std::string text = "<ul>\n";
-  for (const std::string& item : items) text += fmt::format("<li>{}</li>\n", html_words(item));
+  for (const std::string& item : items) {
+    const ItemParts parts = parts_of(item, list.commands);
+    text += "<li>" + html_words(parts.before);
+    if (!parts.command.empty())
+      text += fmt::format("<code>{}</code>{}", html_words(parts.command), html_words(parts.after));
+    text += "</li>\n";
+  }
   text += "</ul>\n";
   if (items.size() <= kLongList) return text;
   return fmt::format("<details>\n<summary>{} sentences</summary>\n{}</details>\n", items.size(), text);
@@ -161,7 +169,7 @@ std::string html_blocks(const Section& section) {
   struct Render {
     const std::string& title;
     std::string operator()(const Paragraph& paragraph) const { return html_paragraph(paragraph.text); }
-    std::string operator()(const List& list) const { return list.items.empty() ? "" : html_list(list.items); }
+    std::string operator()(const List& list) const { return list.items.empty() ? "" : html_list(list); }
     std::string operator()(const Lines& lines) const { return html_lines(lines.lines); }
     std::string operator()(const Table& table) const { return html_table(table, title); }
     std::string operator()(const Figure& figure) const { return html_figure(figure); }

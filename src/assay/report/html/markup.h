@@ -28,7 +28,7 @@ std::string html_heading(int level, std::string_view title, std::string_view id 
 // Elements of blocks. A table stands in a frame that scrolls, and has `name` as its caption for those who
 // cannot see it.
 std::string html_paragraph(const std::string& text);
-std::string html_list(const std::vector<std::string>& items);
+std::string html_list(const List& list);
 std::string html_lines(const std::vector<std::string>& lines);
 std::string html_table(const Table& table, std::string_view name);
 std::string html_figure(const Figure& figure);

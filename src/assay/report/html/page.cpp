@@ -97,13 +97,15 @@ class ResultPage {
     }
   }
 
-  std::vector<std::string> sentences_in(SectionKind kind) const {
-    std::vector<std::string> all;
+  List sentences_in(SectionKind kind) const {
+    List all;
     for (const Section& section : document_.sections)
       if (section.kind == kind)
         for (const Block& block : section.blocks)
-          if (const auto* list = std::get_if<List>(&block.content))
-            all.insert(all.end(), list->items.begin(), list->items.end());
+          if (const auto* list = std::get_if<List>(&block.content)) {
+            all.items.insert(all.items.end(), list->items.begin(), list->items.end());
+            all.commands.insert(all.commands.end(), list->commands.begin(), list->commands.end());
+          }
     return all;
   }
 
@@ -129,14 +131,15 @@ class ResultPage {
   }
 
   std::string answer() const {
-    std::vector<std::string> chosen = sentences_in(SectionKind::recommendation),
-                             takeaways = sentences_in(SectionKind::takeaways);
+    const List chosen = sentences_in(SectionKind::recommendation);
+    List takeaways = sentences_in(SectionKind::takeaways);
     constexpr std::size_t kTakeaways = 5;
-    if (takeaways.size() > kTakeaways) takeaways.resize(kTakeaways);
-    std::string text = chosen.empty() ? html_paragraph(no_answer())
-                                      : fmt::format("<div class=\"answer\">\n{}</div>\n", html_list(chosen));
+    if (takeaways.items.size() > kTakeaways) takeaways.items.resize(kTakeaways);
+    std::string text = chosen.items.empty()
+                           ? html_paragraph(no_answer())
+                           : fmt::format("<div class=\"answer\">\n{}</div>\n", html_list(chosen));
     text += figures(true);
-    if (!takeaways.empty()) text += html_heading(3, "Takeaways", "takeaways") + html_list(takeaways);
+    if (!takeaways.items.empty()) text += html_heading(3, "Takeaways", "takeaways") + html_list(takeaways);
     return text;
   }
 

@@ -122,6 +122,7 @@
     cell.className = kind ? `verdict ${kind}` : "verdict";
     cell.textContent = detail ? `${text} ` : text;
     if (detail) cell.append(make("small", detail));
+    cell.removeAttribute("title"); // it speaks of the run's own baseline
     if (ratio === null) delete cell.dataset.v;
     else cell.dataset.v = String(ratio);
   };

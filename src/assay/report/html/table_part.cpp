@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/figure_points.h"
 #include "assay/report/html/markup.h"
 #include "assay/report/prose/prose.h"
@@ -37,12 +38,13 @@ VerdictCell cell_of(const Comparison& c) {
   } else if (c.verdict == Verdict::cannot_tell) {
     kind = "undecided";
   }
-  return {std::move(kind), verdict_cell(c), std::move(factor)};
+  return {std::move(kind), verdict_cell(c, Detail::none), std::move(factor)};
 }
 
 std::string verdict_html(const VerdictCell& cell, const Comparison& c) {
-  return fmt::format("<td class=\"verdict {}\" data-v=\"{:.6g}\">{} <small>{}</small></td>", cell.kind,
-                     c.ratio, html_words(cell.text), html_words(cell.detail));
+  return fmt::format("<td class=\"verdict {}\" data-v=\"{:.6g}\" title=\"{}\">{} <small>{}</small></td>",
+                     cell.kind, c.ratio, html_words(sentence_of(c)), html_words(cell.text),
+                     html_words(cell.detail));
 }
 
 // The columns that are shown until a reader chooses others.
@@ -108,11 +110,12 @@ class TablePart {
     const Value* value = row.find(m.tag);
     if (value == nullptr) return fmt::format("<td class=\"n{}\">-</td>", off);
     const double shown = value->value * m.scale;
+    const Decimals decimals = decimals_of(m, *value, {decimals_[i]});
     std::string interval;
     if (value->interval && m.shows_interval)
-      interval = fmt::format(" <small>[{:.{}f}, {:.{}f}]</small>", value->interval->low * m.scale,
-                             decimals_[i], value->interval->high * m.scale, decimals_[i]);
-    return fmt::format("<td class=\"n{}\" data-v=\"{:.9g}\">{:.{}f}{}</td>", off, shown, shown, decimals_[i],
+      interval = fmt::format(" <small>[{}, {}]</small>", rounded(value->interval->low * m.scale, decimals),
+                             rounded(value->interval->high * m.scale, decimals));
+    return fmt::format("<td class=\"n{}\" data-v=\"{:.9g}\">{}{}</td>", off, shown, rounded(shown, decimals),
                        interval);
   }
 

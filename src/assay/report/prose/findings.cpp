@@ -27,9 +27,7 @@ Sentences said(const NoiseFinding& found) {
 
 // A passage that is repeated more than in the baseline's text.
 std::string repetition(const TextDivergence::Prompt& prompt) {
-  constexpr double kRepetitive = 0.5, kMore = 0.1;
-  if (prompt.repeated_share < kRepetitive || prompt.repeated_share <= prompt.baseline_repeated_share + kMore)
-    return "";
+  if (!repeats_more(prompt)) return "";
   return fmt::format(" (a repeated passage makes up {:.0f} % of it, more than in the baseline's)",
                      100 * prompt.repeated_share);
 }
@@ -107,9 +105,8 @@ Sentences said(const PaddingOverhead& found) {
   const double percent = found.computed_tokens > 0 ? 100 * static_cast<double>(found.padding_tokens) /
                                                          static_cast<double>(found.computed_tokens)
                                                    : 0;
-  return {fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %). {}.",
-                      found.comparison.subject, found.padding_tokens, found.computed_tokens, percent,
-                      sentence_of(found.comparison))};
+  return {fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %).", found.comparison.subject,
+                      found.padding_tokens, found.computed_tokens, percent)};
 }
 
 Sentences said(const SlowerBatch& found) {
@@ -164,15 +161,14 @@ Sentences said(const StatedFinding& found) {
 
 }  // namespace
 
-Sentences sentences_of(const Finding& finding) {
-  return std::visit([](const auto& found) { return said(found); }, finding);
+bool repeats_more(const TextDivergence::Prompt& prompt) {
+  constexpr double kRepetitive = 0.5, kMore = 0.1;
+  return prompt.repeated_share >= kRepetitive &&
+         prompt.repeated_share > prompt.baseline_repeated_share + kMore;
 }
 
-Sentences sentences_of(std::span<const Finding> findings) {
-  Sentences all;
-  for (const Finding& finding : findings)
-    for (std::string& sentence : sentences_of(finding)) all.push_back(std::move(sentence));
-  return all;
+Sentences sentences_of(const Finding& finding) {
+  return std::visit([](const auto& found) { return said(found); }, finding);
 }
 
 }  // namespace assay::report

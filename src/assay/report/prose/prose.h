@@ -25,17 +25,22 @@ std::string verdict_word(const Comparison& comparison);
 std::string factor_of(const Comparison& comparison);
 // The same with the interval: "1.59x [1.5, 1.7] faster".
 std::string factor_with_interval(const Comparison& comparison);
-// As a cell of a table has it: "faster 1.59x", "tied", "undecided: 9 more processes, 46 s", "no verdict".
-std::string verdict_cell(const Comparison& comparison);
+// What a cell tells of the interval of the ratio: nothing, the half-width in percent ("±4%", for narrow
+// tables), or both ends ("[1.52, 1.66]").
+enum class Detail { none, percent, ends };
+// As a cell of a table has it: "faster 1.59x ±4%", "tied", "undecided: 9 more processes, 46 s", "no verdict".
+std::string verdict_cell(const Comparison& comparison, Detail detail = Detail::percent);
 // "nf4 is 1.59x [1.5, 1.7] faster than float32".
 std::string sentence_of(const Comparison& comparison);
 // The same of two runs; bytes are counted: "B takes 3 bytes fewer than A: 2 instead of 5". Where nothing was
 // tested, it says why.
 std::string sentence_of(const ComparedRow& row);
 
-// One sentence, or two.
+// One sentence, or two; of many findings of a kind, sentences about all of them.
 std::vector<std::string> sentences_of(const Finding& finding);
 std::vector<std::string> sentences_of(std::span<const Finding> findings);
+// Whether a passage makes up most of the text, and more of it than in the baseline's.
+bool repeats_more(const TextDivergence::Prompt& prompt);
 std::string sentence_of(const Takeaway& takeaway);
 std::vector<std::string> sentences_of(std::span<const Takeaway> takeaways);
 // One for each choice that is made.
@@ -46,8 +51,9 @@ std::vector<std::string> sentences_of(const LimitedChoice& choice);
 // The same of a result set with limits; empty where it has none.
 std::vector<std::string> answer_to_limits(const ResultSet& results);
 
-// What a budget of time left out, with the command that would measure it.
-std::vector<std::string> sentences_of(std::span<const LeftOut> left_out);
+// What a budget of time left out, a sentence for each study, with the command that would measure it at its
+// end; where none is known, that of the whole `run` without a budget.
+std::vector<std::string> sentences_of(std::span<const LeftOut> left_out, const std::string& run = "");
 
 // What --fail-on says of a comparison, a line for each row that breaks the rule.
 std::vector<std::string> broken_by(const RuleOutcome& outcome);
@@ -61,8 +67,13 @@ std::string shown_duration(double seconds);
 std::string with_commas(std::int64_t number);
 // "5.2 MiB".
 std::string shown_mebibytes(double bytes);
-// "a", "a and b", "a, b and 3 others"; of configurations that share the format of their LM head, "nf4 and fp4
-// with lm_head int8".
+// "a", "a and b", "a, b and 3 others"; three or more precisions of a kind are named together: "the 4-bit
+// precisions (nf4, fp4 and nf4-dq)".
 std::string joined(std::span<const std::string> labels);
+
+// What the comparisons of a table's rows with their baseline have in common, where its cells show each
+// verdict: how many are faster, from which to which; those that go the other way; what is undecided, and what
+// would decide it. Of one comparison nothing is left to say but why it has no verdict.
+std::vector<std::string> shared_sentences(std::span<const Comparison> comparisons);
 
 }  // namespace assay::report

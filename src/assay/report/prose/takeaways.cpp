@@ -1,5 +1,6 @@
 // What a result supports, and what to choose.
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 
 namespace assay::report {
@@ -7,9 +8,7 @@ namespace assay::report {
 namespace {
 
 std::string rate_of(const Value& value) {
-  std::string text = fmt::format("{:.0f}", value.value);
-  if (value.interval) text += fmt::format(" [{:.0f}, {:.0f}]", value.interval->low, value.interval->high);
-  return text + " tokens/s";
+  return with_interval(value.value, value.interval, 4) + " tokens/s";
 }
 
 // "is the fastest", "tie for the fastest".
@@ -70,18 +69,22 @@ std::string said(const QualityTakeaway& quality) {
     return of.tied.size() == 1 ? fmt::format("{} loses {}", described(of.comparison), loses)
                                : fmt::format("{} tie for losing {}", joined(of.tied), loses);
   };
-  return fmt::format("{}{}. {}.", head, extreme(quality.least, "least"), extreme(*quality.most, "most"));
+  return fmt::format("{}{}; {}.", head, extreme(quality.least, "least"), extreme(*quality.most, "most"));
 }
 
 std::string said(const DivergenceTakeaway& divergence) {
   const KlComparison& c = divergence.comparison;
-  const std::string kl = fmt::format("KL {:.3g} and {:.3g} nats per token", c.subject_kl, c.other_kl);
+  // What tells them apart is the interval of their difference.
+  const std::optional<statistics::Interval> difference =
+      statistics::Interval{c.difference_low, c.difference_high, 0.95};
+  const std::string kl = fmt::format("KL {} and {} nats per token", shown_number(c.subject_kl, difference),
+                                     shown_number(c.other_kl, difference));
   const std::string head = fmt::format("Divergence from {}, of the two smallest: ", c.baseline);
   if (c.is_within_floor)
     return fmt::format("{}{} and {} are not distinguishable from the noise floor ({}).", head, c.subject,
                        c.other, kl);
   if (c.is_decided)
-    return fmt::format("{}{} diverges less than {} ({}; difference [{:.3g}, {:.3g}]).", head, c.subject,
+    return fmt::format("{}{} diverges less than {} ({}; difference [{:.2g}, {:.2g}]).", head, c.subject,
                        c.other, kl, c.difference_low, c.difference_high);
   std::string text = fmt::format("{}{} and {} are not told apart ({})", head, c.subject, c.other, kl);
   if (c.tokens_needed > 0)
@@ -97,28 +100,33 @@ std::string said(const CacheTakeaway& cache) {
 }
 
 std::string said(const BatchingTakeaway& batching) {
+  const std::string rate = rate_of(batching.tokens_per_sec);
   std::string text =
-      fmt::format("Batching: {}.", batching.fastest.size() == 1
-                                       ? batching.fastest.front() + " has the highest throughput"
-                                       : joined(batching.fastest) + " tie for the highest throughput");
+      batching.fastest.size() == 1
+          ? fmt::format("Batching: {} has the highest throughput, {}", batching.fastest.front(), rate)
+          : fmt::format("Batching: {} tie for the highest throughput; {} generates {}",
+                        joined(batching.fastest), batching.fastest.front(), rate);
   if (const auto& c = batching.against_smallest)
-    text += fmt::format(" {} generates {} and is {} than {}.", c->subject, rate_of(batching.tokens_per_sec),
+    text += fmt::format("{} and is {} than {}", batching.fastest.size() == 1 ? "," : "",
                         factor_with_interval(*c), c->baseline);
-  return text;
+  return text + ".";
 }
 
+// The command comes last: a terminal shows it on a line of its own.
 std::string said(const MoreProcesses& more) {
   std::string text = fmt::format("Undecided: {} of {} comparisons.", more.undecided, more.comparisons);
+  if (const int texts = more.undecided_of_text; texts > 0)
+    text += fmt::format(" {} comparison{} of perplexity need{} a longer text.", texts, texts == 1 ? "" : "s",
+                        texts == 1 ? "s" : "");
   if (more.processes > 0) {
-    text += fmt::format(" {} processes would probably decide {} of them{}", more.processes, more.decided,
+    text += fmt::format(" {} processes would probably decide {} of {}{}", more.processes, more.decided,
+                        more.undecided_of_text > 0 ? "the others" : "them",
                         more.seconds > 0 ? fmt::format(", in about {}", shown_duration(more.seconds)) : "");
     text += more.command.empty() ? "." : fmt::format(": {}", more.command);
   } else if (more.undecided > more.undecided_of_text) {
-    text += fmt::format(" {} times as many processes would not decide them.", MoreProcesses::kMaxTimes);
+    text += fmt::format(" {} times as many processes would not decide {}.", MoreProcesses::kMaxTimes,
+                        more.undecided_of_text > 0 ? "the others" : "them");
   }
-  if (const int texts = more.undecided_of_text; texts > 0)
-    text += fmt::format("{} {} comparison{} of perplexity need{} a longer text.",
-                        text.back() == '.' ? "" : ".", texts, texts == 1 ? "" : "s", texts == 1 ? "s" : "");
   return text;
 }
 

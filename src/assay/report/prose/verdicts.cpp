@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/metric.h"
 
@@ -12,6 +13,7 @@ namespace assay::report {
 namespace {
 
 constexpr int kMaxTimesNeeded = 100;  // beyond as many, judge.h gives no number
+constexpr int kRatioDigits = 4;       // where no interval tells: losses are small
 
 bool is_of_text(const Comparison& c) {
   return c.metric == "perplexity";
@@ -71,17 +73,10 @@ std::string metric_name(const Comparison& c) {
   return name;
 }
 
-std::string number_with_interval(double value, const std::optional<statistics::Interval>& interval,
-                                 int digits) {
-  std::string text = fmt::format("{:.{}g}", value, digits);
-  if (interval) text += fmt::format(" [{:.{}g}, {:.{}g}]", interval->low, digits, interval->high, digits);
-  return text;
-}
-
 // "latency ratio 1.02 [0.98, 1.06] in 3 processes".
 std::string ratio_of(const Comparison& c) {
-  const int digits = is_of_text(c) ? 4 : 3;  // losses are small
-  return fmt::format("{} ratio {}{}", metric_name(c), number_with_interval(c.ratio, c.interval, digits),
+  const int digits = is_of_text(c) ? kRatioDigits : 3;
+  return fmt::format("{} ratio {}{}", metric_name(c), with_interval(c.ratio, c.interval, digits),
                      from_processes(c));
 }
 
@@ -99,6 +94,24 @@ Factor speed_factor(const Comparison& c) {
   return factor;
 }
 
+// " ±4%": the larger distance to an end, in whole percent where it is one or more. Nothing where it rounds to
+// 0.
+std::string percent_of(double value, const statistics::Interval& interval) {
+  if (!(value > 0)) return "";
+  const double percent = 100 * std::max(interval.high - value, value - interval.low) / value;
+  constexpr double kWhole = 0.95, kLeast = 0.05;
+  if (!std::isfinite(percent) || percent < kLeast) return "";
+  return fmt::format(" \u00b1{:.{}f}%", percent, percent < kWhole ? 1 : 0);
+}
+
+// Where the interval is a percentage, three digits go with it.
+std::string in_cell(double value, const std::optional<statistics::Interval>& interval, Detail detail) {
+  constexpr int kNarrow = 3;
+  const Decimals most = significant(value, kNarrow);
+  const bool is_longer = supported_decimals(value, interval, most).count > most.count;
+  return detail == Detail::percent && is_longer ? rounded(value, most) : shown_number(value, interval);
+}
+
 }  // namespace
 
 std::string verdict_word(const Comparison& c) {
@@ -110,19 +123,34 @@ std::string verdict_word(const Comparison& c) {
 }
 
 std::string factor_of(const Comparison& c) {
-  if (family_of(c.metric) != Family::speed) return fmt::format("ratio {:.4g}", c.ratio);
+  if (family_of(c.metric) != Family::speed)
+    return fmt::format("ratio {}", shown_number(c.ratio, c.interval, kRatioDigits));
   const Factor factor = speed_factor(c);
-  return fmt::format("{:.3g}x {}", factor.value, factor.is_faster ? "faster" : "slower");
+  return fmt::format("{}x {}", shown_number(factor.value, factor.interval),
+                     factor.is_faster ? "faster" : "slower");
 }
 
-std::string verdict_cell(const Comparison& c) {
+std::string factor_with_interval(const Comparison& c) {
+  if (family_of(c.metric) != Family::speed)
+    return fmt::format("ratio {}", with_interval(c.ratio, c.interval, kRatioDigits));
+  const Factor factor = speed_factor(c);
+  std::string text = with_interval(factor.value, factor.interval);
+  text.insert(std::min(text.find(' '), text.size()), "x");
+  return fmt::format("{} {}", text, factor.is_faster ? "faster" : "slower");
+}
+
+std::string verdict_cell(const Comparison& c, Detail detail) {
   switch (c.verdict) {
     case Verdict::lower:
     case Verdict::higher: {
-      const std::string factor = factor_of(c);
-      return family_of(c.metric) == Family::speed
-                 ? fmt::format("{} {}", verdict_word(c), factor.substr(0, factor.find(' ')))
-                 : fmt::format("{} {:.4g}x", verdict_word(c), c.ratio);
+      const Factor factor =
+          family_of(c.metric) == Family::speed ? speed_factor(c) : Factor{c.ratio, c.interval, false};
+      std::string text =
+          fmt::format("{} {}x", verdict_word(c), in_cell(factor.value, factor.interval, detail));
+      if (!factor.interval || detail == Detail::none) return text;
+      if (detail == Detail::percent) return text + percent_of(factor.value, *factor.interval);
+      const std::string whole = with_interval(factor.value, factor.interval);
+      return text + whole.substr(whole.find(' '));
     }
     case Verdict::no_difference:
       return "tied";
@@ -132,15 +160,6 @@ std::string verdict_cell(const Comparison& c) {
       break;
   }
   return "no verdict";
-}
-
-std::string factor_with_interval(const Comparison& c) {
-  if (family_of(c.metric) != Family::speed)
-    return fmt::format("ratio {}", number_with_interval(c.ratio, c.interval, 4));
-  const Factor factor = speed_factor(c);
-  const std::string interval =
-      factor.interval ? fmt::format(" [{:.3g}, {:.3g}]", factor.interval->low, factor.interval->high) : "";
-  return fmt::format("{:.3g}x{} {}", factor.value, interval, factor.is_faster ? "faster" : "slower");
 }
 
 std::string sentence_of(const Comparison& c) {

@@ -1,5 +1,6 @@
 // Numbers, lists and warnings.
 #include <algorithm>
+#include <map>
 
 #include "assay/base/format.h"
 #include "assay/report/prose/prose.h"
@@ -8,40 +9,85 @@ namespace assay::report {
 
 namespace {
 
-constexpr std::string_view kWithHead = ", lm_head ";
+constexpr std::string_view kWithHead = "+head:";
+constexpr std::size_t kNamesOfASentence = 4;  // names of a sentence
+constexpr std::size_t kInKind = 8;            // names of precisions of one kind
+constexpr std::size_t kAtLeast = 3;           // precisions that have a common name
 
-// Configurations that differ in their precision alone.
-struct PrecisionGroup {
-  std::string head;  // the format of their LM head; empty: it is not quantized
-  std::vector<std::string> precisions;
+// What precisions are called together.
+struct Kind {
+  std::string_view begin;  // the name begins so
+  std::string_view stem, bits;
 };
-std::vector<PrecisionGroup> precision_groups(std::span<const std::string> labels) {
-  std::vector<PrecisionGroup> groups;
-  for (const std::string& label : labels) {
-    const std::size_t at = label.find(kWithHead);
-    const std::string head = at == std::string::npos ? "" : label.substr(at + kWithHead.size());
-    auto own =
-        std::find_if(groups.begin(), groups.end(), [&](const PrecisionGroup& g) { return g.head == head; });
-    if (own == groups.end()) own = groups.insert(groups.end(), {head, {}});
-    own->precisions.push_back(label.substr(0, at));
-  }
-  return groups;
+constexpr Kind kKinds[] = {{"nf4", "nf4", "4-bit"},
+                           {"fp4", "fp4", "4-bit"},
+                           {"int4", "int4", "4-bit"},
+                           {"q4_", "q4", "4-bit"},
+                           {"iq4_", "iq4", "4-bit"},
+                           {"int8-dynamic", "int8-dynamic", "int8"},
+                           {"int8-static", "int8-static", "int8"},
+                           {"llm-int8", "llm-int8", "int8"},
+                           {"int8", "int8", "int8"},
+                           {"bfloat16", "bfloat16", "16-bit"},
+                           {"float16", "float16", "16-bit"},
+                           {"q8_", "q8", "8-bit"},
+                           {"q6_", "q6", "6-bit"},
+                           {"q5_", "q5", "5-bit"},
+                           {"q3_", "q3", "3-bit"},
+                           {"q2_", "q2", "2-bit"}};
+
+const Kind* kind_of_precision(std::string_view label) {
+  for (const Kind& kind : kKinds)
+    if (label.starts_with(kind.begin)) return &kind;
+  return nullptr;
 }
 
-// "nf4 and nf4-dq with lm_head nf4; and fp4"; empty where the names have no such parts.
-std::string grouped_precisions(std::span<const std::string> labels) {
-  constexpr std::size_t kMost = 8;
-  std::vector<PrecisionGroup> groups = precision_groups(labels);
-  if (labels.size() < 2 || labels.size() > kMost || groups.size() == labels.size()) return "";
-  if (groups.size() == 1 && groups.front().head.empty()) return "";  // there is no such part
-  for (const PrecisionGroup& group : groups)
-    for (const std::string& text : group.precisions)
-      if (text.find(',') != std::string::npos || group.head.find(',') != std::string::npos) return "";
-  std::vector<std::string> parts;
-  for (const PrecisionGroup& group : groups)
-    parts.push_back(joined(group.precisions) + (group.head.empty() ? "" : " with lm_head " + group.head));
-  if (parts.size() == 1) return parts.front();
-  return fmt::format("{}; and {}", fmt::join(std::span(parts).first(parts.size() - 1), "; "), parts.back());
+// `others`: how many more there are than the names tell.
+std::string listed(std::span<const std::string> names, std::size_t others) {
+  // A label may hold commas: "nf4, KV cache int8".
+  const bool has_commas = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.find(',') != std::string::npos && name.back() != ')';
+  });
+  const std::string separator = has_commas ? "; " : ", ", last = has_commas ? "; and " : " and ";
+  if (others > 0)
+    return fmt::format("{}{}{} other{}", fmt::join(names, separator), last, others, others == 1 ? "" : "s");
+  if (names.size() < 2) return names.empty() ? "" : names.front();
+  return fmt::format("{}{}{}", fmt::join(names.first(names.size() - 1), separator), last, names.back());
+}
+
+// "the 4-bit precisions with a quantized LM head (nf4+head:nf4, ...)".
+std::string named_together(const std::vector<std::string>& labels) {
+  const Kind& first = *kind_of_precision(labels.front());
+  const bool is_one_stem = std::all_of(labels.begin(), labels.end(), [&](const std::string& label) {
+    return kind_of_precision(label)->stem == first.stem;
+  });
+  const bool has_heads = std::all_of(labels.begin(), labels.end(), [](const std::string& label) {
+    return label.find(kWithHead) != std::string::npos;
+  });
+  return fmt::format("the {} precisions{} ({})", is_one_stem ? first.stem : first.bits,
+                     has_heads ? " with a quantized LM head" : "",
+                     listed(std::span(labels).first(std::min(labels.size(), kInKind)),
+                            labels.size() - std::min(labels.size(), kInKind)));
+}
+
+// Those of a kind in one name where they are three or more, each at the place of its first.
+struct CommonName {
+  std::string text;
+  std::size_t labels = 1;  // that it stands for
+};
+std::vector<CommonName> names_by_kind(std::span<const std::string> labels) {
+  std::map<std::string_view, std::vector<std::string>> kinds;
+  for (const std::string& label : labels)
+    if (const Kind* kind = kind_of_precision(label)) kinds[kind->bits].push_back(label);
+  std::vector<CommonName> names;
+  for (const std::string& label : labels) {
+    const Kind* kind = kind_of_precision(label);
+    if (kind == nullptr || kinds[kind->bits].size() < kAtLeast)
+      names.push_back({label});
+    else if (kinds[kind->bits].front() == label)
+      names.push_back({named_together(kinds[kind->bits]), kinds[kind->bits].size()});
+  }
+  return names;
 }
 
 }  // namespace
@@ -64,18 +110,14 @@ std::string shown_mebibytes(double bytes) {
 }
 
 std::string joined(std::span<const std::string> labels) {
-  if (std::string grouped = grouped_precisions(labels); !grouped.empty()) return grouped;
-  constexpr std::size_t kNamed = 4;
-  // Labels hold commas: "nf4, lm_head int8".
-  const bool has_commas = std::any_of(labels.begin(), labels.end(), [](const std::string& label) {
-    return label.find(',') != std::string::npos;
-  });
-  const std::string separator = has_commas ? "; " : ", ", last = has_commas ? "; and " : " and ";
-  if (labels.size() > kNamed)
-    return fmt::format("{}{}{} other{}", fmt::join(labels.first(kNamed), separator), last,
-                       labels.size() - kNamed, labels.size() == kNamed + 1 ? "" : "s");
-  if (labels.size() < 2) return labels.empty() ? "" : labels.front();
-  return fmt::format("{}{}{}", fmt::join(labels.first(labels.size() - 1), separator), last, labels.back());
+  std::vector<std::string> shown;
+  std::size_t told = 0;
+  for (CommonName& name : names_by_kind(labels)) {
+    if (shown.size() == kNamesOfASentence) break;
+    told += name.labels;
+    shown.push_back(std::move(name.text));
+  }
+  return listed(shown, labels.size() - told);
 }
 
 std::string sentence_of(const Warning& warning) {
