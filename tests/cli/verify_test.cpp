@@ -90,7 +90,7 @@ TEST(CliVerifyPlan, IsThatOfTheChosenRows) {
   const auto chosen_s = [](const std::string& of) {
     double all = 0;
     const VerifyJson json = VerifyJson::parse(read_file(of + "/results.json"));
-    for (const VerifyJson& study : json["choice"]["studies"]) all += study["predicted_s"].get<double>();
+    for (const VerifyJson& study : json["budget"]["studies"]) all += study["predicted_s"].get<double>();
     return all;
   };
   const ProgramResult result = run_program({"verify", out, "--rows", "baseline", "-o", kept});
