@@ -192,5 +192,19 @@ TEST(CliBadFlags, HelpOfEveryCommandHasAnExample) {
   expect_success(run_program({"--version"}));
 }
 
+// The flag is named and not its value, with the command that has none of that name.
+TEST(CliBadFlags, AnUnknownFlagOfACommand) {
+  expect_failure(run_program({"inspect", kModel, "--thread", "1"}), 2,
+                 {"assay inspect: unknown flag '--thread': the nearest is --"});
+  expect_failure(run_program({"sweep", "lengths", kModel, "--length", "4"}), 2,
+                 {"assay sweep lengths: unknown flag '--length': the nearest is --lengths"});
+  expect_failure(run_program({"inspect", kModel, "more"}), 2,
+                 {"assay inspect: expected no 'more'", "(assay inspect --help"});
+  expect_failure(run_program({"sweep", "length", kModel}), 2,
+                 {"unknown command 'length' behind sweep", "the nearest is lengths"});
+  expect_failure(run_program({"sweep"}), 2, {"sweep: expected one of lengths, "});
+  expect_success(run_program({"sweep", "--help"}));
+}
+
 }  // namespace
 }  // namespace assay::test

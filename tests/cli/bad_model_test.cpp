@@ -12,7 +12,9 @@ namespace fs = std::filesystem;
 void expect_model_refused(const std::string& model, std::initializer_list<std::string> words) {
   expect_failure(run_program({"inspect", model}), 1, words);
   expect_failure(run_program({"generate", model, "--ids", "1,2", "-n", "2"}), 1, words);
-  expect_failure(run_program({"logits", model, "--ids", "1,2", "-o", "/nonexistent/never.npy"}), 1, words);
+  expect_failure(run_program({"logits", model, "--ids", "1,2", "-o",
+                              (std::filesystem::temp_directory_path() / "assay-never.npy").string()}),
+                 1, words);
 }
 
 class CliBadModel : public testing::Test {

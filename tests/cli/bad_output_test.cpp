@@ -53,6 +53,37 @@ TEST_F(CliBadOutput, NoFolderWhenTheModelIsMissing) {
   expect_untouched();
 }
 
+// Nor one whose weights cannot be loaded.
+TEST_F(CliBadOutput, NoFolderWhenTheModelCannotBeLoaded) {
+  for (std::vector<std::string> command :
+       {run_into(folder_ / "out"),
+        {"sweep", "lengths", kModel, "--lengths", "4", "-o", folder_ / "out"},
+        {"bench", kModel, "-p", "4", "-n", "0", "-o", folder_ / "out"}}) {
+    command.insert(command.end(), {"--worker-memory", "1"});
+    expect_failure(run_program(command), 1, {"not enough memory"});
+  }
+  expect_untouched();
+}
+
+// What cannot be written is refused before anything is read or measured: the model is not there either.
+TEST_F(CliBadOutput, OutputsAreCheckedFirst) {
+  const std::string below = file_ + "/below";
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"sensitivity", "no-model", "-o", file_},
+           {"sensitivity", "no-model", "-o", below},
+           {"mix", "no-model", "--limit", "memory=1MiB", "-o", below},
+           {"mix", "no-model", "--limit", "memory=1MiB", "-o", folder_.path()},
+           {"logits", "no-model", "--ids", "1", "-o", below},
+           {"run", "no-model", "-o", below},
+           {"tradeoff", "no-model", "-o", below},
+           {"bench", "no-model", "-o", below},
+           {"interleave", program_path(), program_path(), "no-model", "-o", below}}) {
+    SCOPED_TRACE(command.front());
+    expect_failure(run_program(command), 1, {command.back()});
+  }
+  expect_untouched();
+}
+
 TEST_F(CliBadOutput, FilesThatCannotBe) {
   fs::create_directory(folder_ / "there");
   for (const std::string& file : {file_ + "/x.npy", folder_ / "absent/x.npy", folder_ / "there"})

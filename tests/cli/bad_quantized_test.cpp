@@ -35,7 +35,9 @@ class CliBadQuantized : public testing::Test {
   }
   void expect_refused(std::initializer_list<std::string> words) const {
     expect_failure(run_program({"generate", model_, "--ids", "1,2", "-n", "2"}), 1, words);
-    expect_failure(run_program({"logits", model_, "--ids", "1", "-o", "/nonexistent/never.npy"}), 1, words);
+    expect_failure(run_program({"logits", model_, "--ids", "1", "-o",
+                                (std::filesystem::temp_directory_path() / "assay-never.npy").string()}),
+                   1, words);
   }
   template <typename Spoil>
   void spoil(const std::string& precision, std::initializer_list<std::string> words,

@@ -53,9 +53,13 @@ TEST(CliInterrupt, RunKeepsItsResults) {
                                            "-p",  "two",      "-n",       "50",
                                            "-r",  "10000000", "--corpus", kModel + "/prompt.txt",
                                            "-o",  out};
-  expect_interrupted(run_program(arguments, kInterrupted));
+  const ProgramResult result = run_program(arguments, kInterrupted);
+  expect_interrupted(result);
+  EXPECT_NE(result.err.find("with --resume continues this run"), std::string::npos) << result.err;
   const auto json = nlohmann::json::parse(read_file(out + "/results.json"));
   EXPECT_EQ(json["status"], "interrupted");
+  for (const char* name : {"/report.md", "/report.html", "/journal.jsonl"})
+    EXPECT_TRUE(std::filesystem::exists(out + name)) << name;
   for (const auto& entry : std::filesystem::directory_iterator(out))
     EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
   expect_success(run_program({"report", out + "/results.json"}));

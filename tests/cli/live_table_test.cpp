@@ -38,14 +38,15 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
 
 TEST(LiveTable, ShowsWhatIsDecidedSoFar) {
   std::vector<std::string> lines = two_cases(0.5, 5).lines(100, 20);
-  ASSERT_EQ(lines.size(), 4U);
-  EXPECT_TRUE(lines[0].starts_with("Study      Case     Latency (ms)  95 % CI  vs. first")) << lines[0];
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_TRUE(lines[0].starts_with("Study      Case     Latency (ms)  95 % CI  Paired ratio")) << lines[0];
+  EXPECT_TRUE(lines[4].starts_with("Paired ratio: to the first case of the study")) << lines[4];
   EXPECT_NE(line_with(lines, "nf4").find("faster 2x"), std::string::npos) << line_with(lines, "nf4");
   EXPECT_NE(line_with(lines, "float32").find("  -  "), std::string::npos);
   EXPECT_TRUE(line_with(lines, "nf4").ends_with("15"));
   EXPECT_NE(line_with(two_cases(1.0001, 5).lines(100, 20), "nf4").find("tied"), std::string::npos);
   // Two processes have no verdict.
-  EXPECT_NE(line_with(two_cases(0.5, 2).lines(100, 20), "nf4").find("(2x faster)"), std::string::npos);
+  EXPECT_NE(line_with(two_cases(0.5, 2).lines(100, 20), "nf4").find("(faster 2x)"), std::string::npos);
 }
 
 TEST(LiveTable, FitsTheTerminal) {
@@ -57,7 +58,7 @@ TEST(LiveTable, FitsTheTerminal) {
   }
   table.at("lengths", "29").reason = "no memory";
   const std::vector<std::string> lines = table.lines(60, 10);
-  ASSERT_EQ(lines.size(), 13U);
+  ASSERT_EQ(lines.size(), 13U) << "no ratio is shown, and none explained";
   EXPECT_EQ(lines.back(), "22 cases above these.");
   EXPECT_NE(line_with(lines, "case 29").find("failed"), std::string::npos);
   EXPECT_EQ(line_with(lines, "\x1b"), "") << "labels are text";
@@ -75,7 +76,7 @@ TEST(CliLive, ATerminalShowsTheTableAndAPipeDoesNot) {
       std::system(fmt::format("script -qec \"{}\" '{}' > /dev/null 2>&1", command, folder / "seen").c_str()),
       0);
   const std::string seen = read_file(folder / "seen");
-  EXPECT_NE(seen.find("vs. first"), std::string::npos);
+  EXPECT_NE(seen.find("Paired ratio"), std::string::npos);
   EXPECT_NE(seen.find("\x1b[J"), std::string::npos) << "it is drawn over";
   ASSERT_EQ(std::system((command + " > /dev/null 2> '" + folder / "said" + "'").c_str()), 0);
   EXPECT_EQ(read_file(folder / "said").find("\x1b"), std::string::npos);
@@ -106,6 +107,35 @@ TEST(CliLive, AnotherTerminalWatchesUntilTheRunEnds) {
   EXPECT_EQ(nlohmann::json::parse(read_file(out + "/results.json"))["status"], "interrupted");
   EXPECT_NE(read_file(out + "/report.html").find("prompt 1"), std::string::npos);
   EXPECT_NE(read_file(out + "/report.md").find("| prompt 1 |"), std::string::npos);
+}
+
+// The verdicts of an ended run are the report's, of all its comparisons together.
+TEST(CliLive, AnEndedRunShowsItsResults) {
+  TemporaryFolder folder;
+  const std::string out = folder / "out";
+  expect_success(run_program({"tradeoff", kModel, "-p", "hi", "-n", "2", "-r", "1", "--processes", "3",
+                              "--precision", "float32,nf4", "-o", out}));
+  const ProgramResult text = run_program({"run", "--watch", out}), report = run_program({"report", out}),
+                      json = run_program({"run", "--watch", out, "--json"});
+  expect_success(text);
+  EXPECT_TRUE(report.out.starts_with(text.out)) << text.out;
+  EXPECT_NE(text.out.find("Findings"), std::string::npos) << text.out;
+  expect_success(json);
+  EXPECT_EQ(nlohmann::json::parse(json.out)["rows"].size(),
+            nlohmann::json::parse(read_file(out + "/results.json"))["rows"].size());
+  // Results from before the run that is watched are none of it.
+  using namespace std::chrono_literals;
+  std::filesystem::last_write_time(out + "/results.json",
+                                   std::filesystem::last_write_time(out + "/results.json") - 1h);
+  expect_failure(run_program({"run", "--watch", out, "--json"}), 1, {out, "without results"});
+  EXPECT_NE(run_program({"run", "--watch", out}).out.find("Paired ratio"), std::string::npos);
+}
+
+TEST(CliLive, WatchingTakesNothingElse) {
+  TemporaryFolder folder;
+  expect_failure(run_program({"run", "demo", "--watch", folder.path().string()}), 2, {"--watch", "MODEL"});
+  expect_failure(run_program({"run", "--watch", folder.path().string(), "-o", folder / "out"}), 2,
+                 {"--watch", "--output"});
 }
 
 TEST(CliLive, ThereMustBeARunToWatch) {

@@ -55,6 +55,36 @@ TEST(CliDemo, Loads) {
   expect_success(run_program({"generate", "demo", "-p", "The", "-n", "2"}));
 }
 
+std::vector<std::string> short_run(const std::string& model, const std::string& out) {
+  return {"run",         model,
+          "-p",          "hi",
+          "-n",          "2",
+          "-r",          "1",
+          "--processes", "1",
+          "--precision", "float32",
+          "--skip",      "noise,lengths,ablation,batches,edge,divergence,task",
+          "-o",          out};
+}
+
+// Results may have the name of the model that they are of, and the run may be repeated.
+TEST(CliDemo, ResultsUnderItsNameDoNotHideIt) {
+  TemporaryFolder folder;
+  const ProgramOptions there{.folder = folder.path()};
+  for (int i = 0; i < 2; ++i) {
+    expect_success(run_program(short_run("demo", "demo"), there));
+    EXPECT_TRUE(fs::exists(folder / "demo/results.json"));
+  }
+  fs::remove_all(folder / "demo");
+  fs::create_directory(folder / "demo");
+  expect_success(run_program({"inspect", "demo"}, there));
+  // A broken model is the user's own, and the message says where it is.
+  write_file(folder / "demo/config.json", "{}");
+  expect_failure(run_program({"inspect", "demo"}, there), 1,
+                 {"demo: neither model.safetensors", "in " + (folder / "demo")});
+  expect_failure(run_program(short_run("demo", "out"), there), 1, {"in " + (folder / "demo")});
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
 // A cache with two snapshots of `name`; refs/main names "aaa", the other is the newer.
 void make_entry(const fs::path& cache, const std::string& name) {
   const fs::path entry = cache / ("models--" + name);
@@ -150,6 +180,20 @@ TEST_F(CliHubCache, Names) {
   EXPECT_EQ(found("some-org/some.model", by_hub_), "models--some-org--some.model/snapshots/aaa");
   fs::rename(cache_ + "/models--gpt2", cache_ + "/models--openai-community--gpt2");
   EXPECT_EQ(found("gpt2", by_hub_), "models--openai-community--gpt2/snapshots/aaa");
+}
+
+TEST_F(CliHubCache, AFolderWithoutAModelDoesNotHideAnEntry) {
+  const fs::path here = folder_ / "here";
+  fs::create_directories(here / "gpt2/src");
+  write_file(here / "gpt2/README.md", "code");
+  const auto inspect = [&] {
+    return run_program({"inspect", "gpt2", "--json"}, {.environment = by_hub_, .folder = here});
+  };
+  const ProgramResult result = inspect();
+  expect_success(result);
+  EXPECT_NE(result.out.find("models--gpt2/snapshots/aaa"), std::string::npos) << result.out;
+  write_file(here / "gpt2/tokenizer.json", "{}");
+  expect_failure(inspect(), 1, {"gpt2: config.json is missing in " + (here / "gpt2").string()});
 }
 
 TEST_F(CliHubCache, Revisions) {

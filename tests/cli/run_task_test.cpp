@@ -60,5 +60,29 @@ TEST_F(CliRunTask, HasAColumnOfTheTaskThatShips) {
   EXPECT_GT(found.at("nf4"), 0.4);
 }
 
+// An accuracy of a few items has its interval beside it, at 0 too, and a warning.
+TEST_F(CliRunTask, AFewItemsSayLittle) {
+  const std::string model = fixture("quality/gpt2").string();
+  const auto score = [&](int items) {
+    std::string text;
+    for (int i = 0; i < items; ++i)
+      text += R"({"prompt": "a", "choices": ["b", "b c d e"], "answer": 1})"
+              "\n";
+    write_file(folder_ / "items.jsonl", text);
+    const ProgramResult result =
+        run_program({"task", model, folder_ / "items.jsonl", "--precision", "float32", "-o", out_});
+    expect_success(result);
+    return result.out;
+  };
+  const std::string few = score(3);
+  EXPECT_NE(few.find("95 % CI"), std::string::npos) << few;
+  EXPECT_NE(few.find("0.0 to 56.1"), std::string::npos) << few;  // Wilson's of 0 of 3
+  EXPECT_NE(few.find("0 of 3 items right"), std::string::npos) << few;
+  const Json warnings = Json::parse(read_file(out_ + "/results.json"))["rows"][0]["warnings"];
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0]["kind"], "few_items");
+  EXPECT_EQ(score(100).find("100 items right"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace assay::test

@@ -46,5 +46,16 @@ TEST(LeftOutOfAChoice, CountsStudiesThatNoRunIsWithout) {
   EXPECT_DOUBLE_EQ(of_baseline[0].predicted_s, 7 + 200);
 }
 
+// Two cases of a value, as with the cache and without, are one value of the flag.
+TEST(LeftOutOfAChoice, NamesEachValueOnce) {
+  CostedStudy study = study_of("lengths", 10);
+  CostedCase twin = study.cases.back();
+  twin.key = "lengths, b without";
+  study.cases.push_back(twin);
+  const std::vector<LeftOut> left_out = left_out_with({study}, "lengths, b");
+  ASSERT_EQ(left_out.size(), 1U);
+  EXPECT_EQ(left_out[0].command, "lengths a,b");
+}
+
 }  // namespace
 }  // namespace assay

@@ -34,7 +34,18 @@ TEST_F(ScriptedStudies, TradeoffPaysWhereItIsFaster) {
       options.new_tokens = 4;
     });
     EXPECT_EQ(result.find("nf4")->find("load_s")->value, load_s);
-    EXPECT_DOUBLE_EQ(result.find("nf4")->find("quantize_s")->value, load_s - 3);
+    // A difference of two loads within what loads differ by is no time that quantizing took.
+    const Value* more = result.find("nf4")->find("quantize_s");
+    EXPECT_EQ(more != nullptr, load_s > 3.3);
+    if (more != nullptr) {
+      EXPECT_DOUBLE_EQ(more->value, load_s - 3);
+    }
+    std::string reason;
+    for (const auto& [tag, why] : result.find("nf4")->absent)
+      if (tag == "quantize_s") reason = why;
+    EXPECT_EQ(reason, more != nullptr
+                          ? ""
+                          : fmt::format("below the noise of loading: {} s, and the baseline 3 s", load_s));
     EXPECT_EQ(result.find("float32")->find("quantize_s"), nullptr);
     EXPECT_EQ(result.find("float32")->find("break_even_tokens"), nullptr);
     const Value* found = result.find("nf4")->find("break_even_tokens");
@@ -43,6 +54,7 @@ TEST_F(ScriptedStudies, TradeoffPaysWhereItIsFaster) {
   // (5 - 3) s, of which each of the three tokens that a run generates saves (4 - 2) / 3 s.
   EXPECT_NEAR(break_even(2, 5), 3, 1e-9);
   EXPECT_NEAR(break_even(2, 2.5), 0, 1e-12) << "it loads faster: it pays at once";
+  EXPECT_NEAR(break_even(2, 3.2), 0.3, 1e-9) << "by the loads as they were timed";
   EXPECT_EQ(break_even(4, 5), -1);
   EXPECT_EQ(break_even(5, 5), -1);
 }

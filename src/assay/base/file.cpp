@@ -220,6 +220,28 @@ void NewFile::keep() {
   file_->keep();
 }
 
+void check_output_folder(const fs::path& folder) {
+  std::error_code code;
+  fs::path there = fs::absolute(folder);
+  while (fs::status(there, code).type() == fs::file_type::not_found) there = there.parent_path();
+  const auto refuse = [&](const std::string& why) {
+    throw Error("cannot make the output folder {}: {}", folder.string(), why);
+  };
+  if (const fs::file_type type = fs::status(there, code).type(); type == fs::file_type::none)
+    refuse(code.message());
+  else if (type != fs::file_type::directory)
+    refuse(fmt::format("{} is not a folder", there.string()));
+  try {
+    const TemporaryFile probe(there / "probe");  // as ensure_writable_folder() asks
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
+void check_output_file(const fs::path& path) {
+  const TemporaryFile probe(writable_target(path));
+}
+
 void ensure_writable_folder(const fs::path& folder) {
   std::error_code code;
   fs::create_directories(folder, code);

@@ -82,6 +82,12 @@ void write_files_atomically(std::span<const FileContent> files);
 // Removes what writers that were killed left behind: temporary files in this folder whose process is gone.
 void remove_stale_temporaries(const std::filesystem::path& folder);
 
+// Whether results can be written there, asked before anything is measured: the folder, or the one in which it
+// is to be made, takes a file. Leaves nothing behind. Throws Error.
+void check_output_folder(const std::filesystem::path& folder);
+// The same for a file; its folder must be there.
+void check_output_file(const std::filesystem::path& path);
+
 // Makes the folder (and its parents) and checks that a file can be written there. Throws Error.
 void ensure_writable_folder(const std::filesystem::path& folder);
 

@@ -93,6 +93,32 @@ std::vector<fs::path> files_beside_weights(const fs::path& folder) {
   return files;
 }
 
+bool shows_model(const fs::path& folder) {
+  constexpr std::string_view kNames[] = {"adapter_config.json",
+                                         "generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer.model",
+                                         "tokenizer_config.json",
+                                         "vocab.json",
+                                         "vocab.txt",
+                                         "merges.txt"};
+  bool has_config = false, has_run = false;
+  for (const fs::path& entry : entries_of(folder)) {
+    const std::string name = entry.filename().string();
+    if (ends_with_any(name) || std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames))
+      return true;
+    has_config = has_config || name == "config.json";
+    has_run = has_run || name == "journal.jsonl" || name == "results.json";
+  }
+  return has_config && !has_run;
+}
+
+std::string place_of(const fs::path& folder) {
+  std::error_code code;
+  const fs::path place = fs::absolute(folder, code);
+  return folder.is_absolute() || code ? "" : " in " + printable(place.lexically_normal().string());
+}
+
 std::string advice_on(const fs::path& folder) {
   std::error_code code;
   if (fs::exists(folder / "adapter_config.json", code))
@@ -109,7 +135,7 @@ std::string advice_on(const fs::path& folder) {
   const auto ending = [&](std::string_view end) {
     return first([end](const std::string& name) { return name.ends_with(end); });
   };
-  if (const std::string name = ending(".safetensors"); !name.empty())
+  if (const std::string name = ending(".safetensors"); !name.empty() && name != "model.safetensors")
     return fmt::format(
         "; it holds {}: expected the name model.safetensors, or an index that names the shards", name);
   if (const std::string name = first([](const std::string& each) {

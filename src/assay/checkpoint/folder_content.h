@@ -17,4 +17,11 @@ std::vector<std::filesystem::path> files_beside_weights(const std::filesystem::p
 // (adapter_config.json) of 'org/base': ..."; empty where nothing is recognised.
 std::string advice_on(const std::filesystem::path& folder);
 
+// Whether anything in the folder looks like a model's: weights in any format, a tokenizer, an adapter, or a
+// config.json that is not the one of a run beside its results.
+bool shows_model(const std::filesystem::path& folder);
+
+// For messages, where a name was looked for: " in /place/name" of one that is not a whole path, else "".
+std::string place_of(const std::filesystem::path& folder);
+
 }  // namespace assay

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/checkpoint/folder_content.h"
 #include "assay/checkpoint/gguf_folder.h"
 #include "assay/checkpoint/hub_cache.h"
 #include "assay/checkpoint/source.h"
@@ -30,23 +32,6 @@ fs::path executable_folder() {
   const auto* name =
       reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // NOLINT(performance-no-int-to-ptr): its type
   return name != nullptr ? fs::absolute(name, code).parent_path() : fs::path();
-}
-
-fs::path locate_demo(const fs::path& data_folder) {
-  std::vector<fs::path> places;
-  if (!data_folder.empty()) places.push_back(data_folder / "demo");
-  if (const std::string models = environment("ASSAY_MODELS"); !models.empty())
-    places.push_back(fs::path(models) / "demo");
-  const fs::path here = executable_folder();
-  for (const char* step : {"../share/assay/models/demo", "../../models/demo", "../../../models/demo"})
-    places.push_back(here / step);
-  places.push_back(fs::path(ASSAY_INSTALLED_DATA) / "models/demo");
-  places.push_back("models/demo");
-  for (const fs::path& place : places)
-    if (fs::exists(place / "config.json")) return fs::weakly_canonical(place);
-  throw Error(
-      "demo: the model that ships with the program was not found; set ASSAY_MODELS to the folder that holds "
-      "demo/");
 }
 
 // `org/name` as the cache spells it; empty when the name cannot be an entry of it.
@@ -127,14 +112,50 @@ bool is_cache_entry(const fs::path& folder) {
          !fs::exists(folder / "config.json", code);
 }
 
+// Empty where no cache has the name. Throws Error where one has, and not the revision.
+std::optional<fs::path> cached_model(const std::string& name, const std::string& revision) {
+  const std::string folder = cache_folder_name(name);
+  if (folder.empty()) return std::nullopt;
+  const std::vector<fs::path> caches = hub_caches();
+  for (const fs::path& cache : caches)
+    if (fs::is_directory(cache / folder)) return snapshot_of(cache / folder, revision);
+  // The hub renamed its first models: `gpt2` is `openai-community/gpt2` today.
+  const std::string renamed = "models--openai-community--" + name;
+  for (const fs::path& cache : caches)
+    if (name.find('/') == std::string::npos && fs::is_directory(cache / renamed))
+      return snapshot_of(cache / renamed, revision);
+  return std::nullopt;
+}
+
 }  // namespace
+
+fs::path locate_shipped_model(const fs::path& data_folder) {
+  std::vector<fs::path> places;
+  if (!data_folder.empty()) places.push_back(data_folder / "demo");
+  if (const std::string models = environment("ASSAY_MODELS"); !models.empty())
+    places.push_back(fs::path(models) / "demo");
+  const fs::path here = executable_folder();
+  for (const char* step : {"../share/assay/models/demo", "../../models/demo", "../../../models/demo"})
+    places.push_back(here / step);
+  places.push_back(fs::path(ASSAY_INSTALLED_DATA) / "models/demo");
+  places.push_back("models/demo");
+  for (const fs::path& place : places)
+    if (fs::exists(place / "config.json")) return fs::weakly_canonical(place);
+  throw Error(
+      "demo: the model that ships with the program was not found; set ASSAY_MODELS to the folder that holds "
+      "demo/");
+}
 
 fs::path locate_model(const std::string& candidate, const fs::path& data_folder) {
   if (candidate.empty())
     throw Error("the model's name is empty: expected a folder, a Hugging Face cache entry or 'demo'");
-  if (fs::is_directory(candidate))
-    return is_cache_entry(candidate) ? snapshot_of(candidate, "") : fs::path(candidate);
-  if (candidate == "demo") return locate_demo(data_folder);
+  if (fs::is_directory(candidate)) {
+    if (is_cache_entry(candidate)) return snapshot_of(candidate, "");
+    // Results under a model's name, or an empty folder, do not stand in front of that model.
+    if (shows_model(candidate)) return candidate;
+    if (candidate != "demo") return cached_model(candidate, "").value_or(candidate);
+  }
+  if (candidate == "demo") return locate_shipped_model(data_folder);
   if (fs::is_regular_file(candidate)) return candidate;
   if (fs::exists(candidate)) throw Error("{}: expected a model folder, found a file", candidate);
   // `:PART` chooses among the GGUF files of what stands before it.
@@ -147,18 +168,10 @@ fs::path locate_model(const std::string& candidate, const fs::path& data_folder)
                     revision = at == std::string::npos ? "" : candidate.substr(at + 1);
   if (at != std::string::npos && fs::is_directory(name) && is_cache_entry(name))
     return snapshot_of(name, revision);
-  const std::string folder = cache_folder_name(name);
-  if (folder.empty()) throw Error("{}: no such folder", candidate);
-  const std::vector<fs::path> caches = hub_caches();
-  for (const fs::path& cache : caches)
-    if (fs::is_directory(cache / folder)) return snapshot_of(cache / folder, revision);
-  // The hub renamed its first models: `gpt2` is `openai-community/gpt2` today.
-  const std::string renamed = "models--openai-community--" + name;
-  for (const fs::path& cache : caches)
-    if (name.find('/') == std::string::npos && fs::is_directory(cache / renamed))
-      return snapshot_of(cache / renamed, revision);
+  if (const std::optional<fs::path> cached = cached_model(name, revision)) return *cached;
+  if (cache_folder_name(name).empty()) throw Error("{}: no such folder", candidate);
   std::vector<std::string> places;
-  for (const fs::path& cache : caches) places.push_back(cache.string());
+  for (const fs::path& cache : hub_caches()) places.push_back(cache.string());
   throw Error("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate,
               fmt::join(places, " or "));
 }

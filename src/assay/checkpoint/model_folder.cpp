@@ -22,8 +22,8 @@ std::unique_ptr<const Checkpoint> open_checkpoint(const fs::path& folder) {
   const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(single)) return SafetensorsCheckpoint::open_file(single);
   if (fs::exists(index)) return SafetensorsCheckpoint::open_shards(index);
-  throw Error("{}: neither model.safetensors nor model.safetensors.index.json found{}", folder.string(),
-              advice_on(folder));
+  throw Error("{}: neither model.safetensors nor model.safetensors.index.json found{}{}", folder.string(),
+              place_of(folder), advice_on(folder));
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ ModelFolder::ModelFolder(const fs::path& folder, std::unique_ptr<const Checkpoin
     : path_(folder) {
   if (!fs::is_directory(folder)) throw Error("{}: no such model folder", folder.string());
   if (!fs::exists(folder / "config.json"))
-    throw Error("{}: config.json is missing{}", folder.string(), advice_on(folder));
+    throw Error("{}: config.json is missing{}{}", folder.string(), place_of(folder), advice_on(folder));
   config_ = std::make_shared<const Json>(read_configuration(folder / "config.json"));
   const fs::path generation = folder / "generation_config.json";
   generation_config_ =

@@ -66,9 +66,15 @@ std::shared_ptr<const ModelSource> open_source(const std::filesystem::path& path
 // The tokenizer alone: of a folder, which need hold nothing else then, or of a source's file.
 TokenizerFiles tokenizer_files_at(const std::filesystem::path& path);
 
-// The folder or file that a candidate names: an existing one, `demo` (the model that ships with the program),
-// or an entry of the Hugging Face cache (hub_cache.h) such as `gpt2`, `org/name` or `org/name@revision`,
-// where a revision is a branch, a tag, a commit or refs/pr/N; or such an entry as a folder,
+// The folder of the model that ships with the program, whatever lies in the folder that it runs in.
+// `data_folder` as below. Throws Error.
+std::filesystem::path locate_shipped_model(const std::filesystem::path& data_folder = {});
+
+// The folder or file that a candidate names: an existing one (a folder in which nothing looks like a model's
+// comes last, so that results under a model's name are not taken for it), `demo` (the model that ships with
+// the program), or an entry of the Hugging Face cache (hub_cache.h) such as `gpt2`, `org/name` or
+// `org/name@revision`, where a revision is a branch, a tag, a commit or refs/pr/N; or such an entry as a
+// folder,
 // .../models--org--name. Behind a folder or an entry `:PART` chooses, of several GGUF files, the one that has
 // it in its name (`org/name:Q4_K_M`). `data_folder` is where demo/ is looked for first: a library inside
 // another program, which does not lie beside it, is told so. Throws Error saying where it looked.

@@ -217,9 +217,9 @@ int bench(const BenchFlags& flags, const CLI::App& command, const std::string& c
   context.sweep.repeats = context.sweep.repeats.value_or(kBenchRepeats);
   context.sweep.processes = 1;
   if (flags.measure.is_dry_run) return measuring.show_plan(cases);
-  if (!flags.measure.folder.empty()) measuring.begin();
   context.baseline = cases.front().configuration;
   ResultSet results = measuring.new_results();
+  if (!flags.measure.folder.empty()) measuring.begin();
   if (!flags.measure.output.is_quiet)
     note(fmt::format("Loaded: {} | device={} | dtype={}", results.model.id,
                      context.sessions->facts(context.baseline).device, results.model.dtype));

@@ -73,7 +73,7 @@ int interleave(const InterleaveFlags& flags, const std::string& command_line) {
   if (flags.max_time_s <= 0)
     throw UsageError("--max-time: expected a number above 0, found {}", flags.max_time_s);
   const std::string version_a = version_of(flags.a), version_b = version_of(flags.b);
-  if (!flags.folder.empty()) ensure_writable_folder(flags.folder);
+  if (!flags.folder.empty()) check_output_folder(flags.folder);
   Progress progress(flags.output.shows_progress());
   WorkerExperimentOptions workers;
   workers.program = {flags.a, "worker"};

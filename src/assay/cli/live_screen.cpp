@@ -42,7 +42,8 @@ void LiveScreen::show(const std::string& status, const report::LiveTable& table)
   if (last_ && elapsed(*last_, now).value < kAgain_s) return;
   last_ = now;
   const winsize size = size_of_screen();
-  constexpr std::size_t kAround = 5;  // the status, the table's head, what is above, and the cursor's line
+  // The status, the table's head and rule, what is above, what a ratio is of, and the cursor's line.
+  constexpr std::size_t kAround = 6;
   const std::size_t most = size.ws_row > kAround ? size.ws_row - kAround : 0;
   // The last column is left out: a terminal may wrap there.
   const std::size_t width = size.ws_col - std::size_t{1};

@@ -33,8 +33,9 @@ class LiveScreen {
   std::optional<TimePoint> last_;
 };
 
-// assay run --watch: shows the journal of a run in `folder` until the run ends; in a pipe once, at its end.
-// The exit code.
-int watch_run(const std::string& folder);
+struct OutputFlags;  // cli/options.h
+// assay run --watch: shows the journal of a run in `folder` until the run ends, and then its results; in a
+// pipe these alone. The exit code.
+int watch_run(const std::string& folder, const OutputFlags& output);
 
 }  // namespace assay::cli

@@ -26,6 +26,7 @@ int run_logits(const LogitsFlags& flags) {
   const std::vector<Prompt> prompts = flags.prompt.read({flags.model.config.newlines, flags.output.is_quiet});
   if (prompts.size() != 1)
     throw UsageError("logits: expected one text or one list of ids, found {}", prompts.size());
+  check_output_file(flags.path);
   const LoadedModel loaded = flags.model.load(!flags.prompt.is_ids_only());
   const std::vector<TokenId> ids = prompt_ids(loaded, prompts.front());
   const std::int64_t vocab = loaded.model->spec().vocab;

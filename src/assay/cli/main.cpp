@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <span>
 #include <system_error>
 
 #include "assay/base/error.h"
@@ -13,6 +14,7 @@
 #include "assay/cli/config.h"
 #include "assay/cli/console.h"
 #include "assay/cli/help.h"
+#include "assay/cli/options.h"
 #include "assay/config/fields.h"
 #include "assay/report/table.h"
 
@@ -25,16 +27,41 @@ int fail(int code, const std::string& sentence) {
   return code;
 }
 
-// The first word is a command or one of the program's own flags.
-void check_command(const CLI::App& app, const std::string& word) {
+// The first word is a command or one of the program's own flags, and where a command is of two words the next
+// is the second.
+void check_command(const CLI::App& parent, const std::string& name, std::span<char*> words) {
+  const std::string word = words.front();
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const CLI::App* found = nullptr;
+  for (const CLI::App* command : parent.get_subcommands({})) {
+    names.push_back(command->get_name());
+    if (command->get_name() == word) found = command;
+  }
   for (const char* flag : {"-h", "--help", "--version"})
     if (word == flag) return;
-  if (std::find(names.begin(), names.end(), word) != names.end()) return;
-  throw assay::UsageError("unknown {} '{}': expected one of {}; the nearest is {}",
-                          word.rfind('-', 0) == 0 ? "flag" : "command", word, fmt::join(names, ", "),
-                          assay::nearest_name(word, names));
+  if (found == nullptr)
+    throw assay::UsageError("unknown {} '{}'{}: expected one of {}; the nearest is {}",
+                            word.rfind('-', 0) == 0 ? "flag" : "command", word,
+                            name.empty() ? "" : " behind " + name, fmt::join(names, ", "),
+                            assay::nearest_name(word, names));
+  if (found->get_subcommands({}).empty()) return;
+  if (words.size() < 2) {
+    names.clear();
+    for (const CLI::App* command : found->get_subcommands({})) names.push_back(command->get_name());
+    throw assay::UsageError("{}: expected one of {} behind it", word, fmt::join(names, ", "));
+  }
+  check_command(*found, word, words.subspan(1));
+}
+
+// "assay sweep lengths", as far as the command line was understood.
+std::string command_of(const CLI::App& app) {
+  const CLI::App* command = &app;
+  std::string name = "assay";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    name += " " + command->get_name();
+  }
+  return name;
 }
 
 // As a shell would read it back.
@@ -47,6 +74,26 @@ std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
+}
+
+std::string help_of(const CLI::App& app) {
+  return fmt::format(" ({} --help shows what is expected)", command_of(app));
+}
+
+// What a command has no place for; the flag, of a flag and its value.
+std::string unexpected_sentence(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const std::string name = command_of(app);
+  std::vector<std::string> words = app.remaining(true), flags;
+  const auto flag = std::find_if(words.begin(), words.end(),
+                                 [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  if (flag == words.end())
+    return fmt::format("{}: expected no '{}'", name, words.empty() ? "" : words.front());
+  for (const CLI::Option* option : command->get_options())
+    for (const std::string& known : option->get_lnames()) flags.push_back("--" + known);
+  return fmt::format("{}: unknown flag '{}': the nearest is {}", name, *flag,
+                     assay::nearest_name(*flag, flags));
 }
 
 int run_program(int argc, char** argv) {
@@ -85,16 +132,19 @@ int run_program(int argc, char** argv) {
   assay::cli::add_report(app, exit_code);
   assay::cli::add_help(app, exit_code);
   assay::cli::arrange_help(app);
-  if (argc > 1) check_command(app, argv[1]);
-  assay::cli::CommandLine line = assay::cli::with_config(app, {argv + 1, argv + argc});
+  if (argc > 1) check_command(app, "", std::span(argv + 1, static_cast<std::size_t>(argc) - 1));
+  assay::cli::CommandLine line =
+      assay::cli::with_config(app, assay::cli::with_optional_values({argv + 1, argv + argc}));
   try {
     std::reverse(line.words.begin(), line.words.end());  // as CLI11 takes them
     app.parse(line.words);
   } catch (const CLI::Success& e) {
     app.exit(e);
     return std::cout.flush() ? 0 : fail(assay::cli::kFailed, "cannot write to standard output");
+  } catch (const CLI::ExtrasError&) {
+    return fail(assay::cli::kUsage, line.with_place(unexpected_sentence(app)) + help_of(app));
   } catch (const CLI::ParseError& e) {
-    return fail(assay::cli::kUsage, line.with_place(e.what()) + " (assay --help shows what is expected)");
+    return fail(assay::cli::kUsage, line.with_place(e.what()) + help_of(app));
   } catch (const assay::FieldError& e) {
     return fail(assay::cli::kUsage, line.with_place(assay::flag_of(e.field()) + ": " + e.problem()));
   } catch (const assay::UsageError& e) {

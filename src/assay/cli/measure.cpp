@@ -103,6 +103,7 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
     throw UsageError("--case-timeout: expected a number above 0, found {}", flags.case_timeout_s);
   if (flags.resumes && flags.folder.empty())
     throw UsageError("--resume: needs --output, the folder to resume");
+  if (!flags.folder.empty() && !flags.is_dry_run) check_output_folder(flags.folder);
   config_ = config_of(command);
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
@@ -192,8 +193,10 @@ void Measuring::choose(const std::vector<PlannedStudy>& plan) {
     write_file_atomically(std::filesystem::path(flags_.folder) / "config.json",
                           flags.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
   }
+  Chosen told = chosen;
+  if (!flags_.budget.choice.empty()) told.left_out.clear();  // the run that chose has said it
   if (!flags_.output.is_quiet)
-    for (const std::string& line : lines_of(chosen, earlier_s)) note(line);
+    for (const std::string& line : lines_of(told, earlier_s)) note(line);
   context.choice = std::make_shared<const Choice>(std::move(chosen.choice));
   left_out_ = std::move(chosen.left_out);
 }
@@ -231,10 +234,7 @@ PredictedSeconds Measuring::predicted_seconds() {
 Measuring::~Measuring() = default;
 
 ResultSet Measuring::new_results() {
-  ResultSet results = assay::new_results(experiment());
-  results.model.sha256 = sha256_;
-  results.other_models = others_;
-  return results;
+  return assay::new_results(experiment());
 }
 
 void Measuring::add_facts(ResultSet& results) const {
@@ -312,7 +312,10 @@ int Measuring::finish(ResultSet results, const Answer& answer) {
   if (!written.note.empty() && !flags_.output.is_quiet) note(written.note);
   if (results.status == RunStatus::interrupted) {
     // The time of what was cut off counts too.
-    if (journal_ != nullptr) journal_->append("interrupted", "run", true);
+    if (journal_ != nullptr) {
+      journal_->append("interrupted", "run", true);
+      if (!flags_.output.is_quiet) note("Interrupted: the same command with --resume continues this run.");
+    }
     return kInterrupted;
   }
   for (const AuditRow& row : results.audit)
@@ -328,8 +331,8 @@ int measure(const MeasureFlags& flags, const CLI::App& command, const std::strin
   measuring.name_baseline();
   const std::vector<Case> cases = cases_of(measuring.experiment(), plan);
   if (flags.is_dry_run) return measuring.show_plan(cases, plan);
-  measuring.begin();
   ResultSet results = measuring.new_results();
+  measuring.begin();
   if (!flags.output.is_json && !flags.output.is_quiet)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", results.model.id,
                        measuring.experiment().sessions->facts(measuring.experiment().baseline).device,

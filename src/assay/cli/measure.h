@@ -57,14 +57,15 @@ class Measuring {
   // Prints what would run, with its predicted time and memory. The exit code.
   // With what the budget leaves out of the studies, none of which may be given.
   int show_plan(const std::vector<Case>& cases, const std::vector<PlannedStudy>& plan = {});
-  // Hashes the model and opens the output folder with its journal.
+  // Hashes the model and opens the output folder with its journal. Called when the baseline is loaded: a
+  // model that cannot be loaded leaves no folder.
   void begin();
   // For the time left, where it is shown; else empty.
   PredictedSeconds predicted_seconds();
   // Chooses what of the studies fits the budget, and says so. Loads the baseline, to see how fast it is; a
   // resumed run keeps its choice.
   void choose(const std::vector<PlannedStudy>& plan);
-  // An empty result set of the baseline; throws what loading throws.
+  // An empty result set of the baseline, which it loads; throws what loading throws.
   ResultSet new_results();
   // Prints a result, whose files are written already; the last argument: an error in writing them, if any.
   using Answer = std::function<void(const ResultSet&, const report::WrittenReports&, std::exception_ptr)>;

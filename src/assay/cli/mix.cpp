@@ -187,6 +187,7 @@ int run_mix(const MixFlags& flags) {
     const std::string stem = std::filesystem::path(flags.file).stem().string().substr(0, 64);
     options.name = stem.empty() ? "mix" : stem;
   }
+  if (!flags.file.empty()) check_output_file(flags.file);
   ItemExchange model = flags.shared.load();
   const Halves halves = halves_of(flags.shared.ids(model.base()), flags);
   Progress progress(flags.shared.output.shows_progress());

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include "assay/base/error.h"
@@ -78,6 +79,28 @@ CLI::Option* add_sample_flag(CLI::App& app, std::int64_t& tokens) {
                       "(seed {}, temperature 1) [{}]",
                       kSampleSeed, kSampleTokens))
       ->check(check);
+}
+
+std::vector<std::string> with_optional_values(const std::vector<std::string>& words) {
+  std::map<std::string, std::string> implied{{"--sample", ""}};  // what the flag alone means; empty: itself
+  for (const Field& field : fields())
+    if (!field.implied.empty()) implied[flag_of(field.key)] = field.implied;
+  std::vector<std::string> joined;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    joined.push_back(words[i]);
+    if (words[i] == "--") {  // no flags behind it
+      joined.insert(joined.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+      break;
+    }
+    const auto flag = implied.find(words[i]);
+    if (flag == implied.end()) continue;
+    double number = 0;
+    if (i + 1 < words.size() && parse(words[i + 1], number))
+      joined.back() += "=" + words[++i];
+    else if (!flag->second.empty())
+      joined.back() += "=" + flag->second;
+  }
+  return joined;
 }
 
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,

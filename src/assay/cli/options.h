@@ -28,8 +28,12 @@ CLI::Option* add_whole_list(CLI::App& app, const std::string& names, std::vector
 CLI::Option* add_real(CLI::App& app, const std::string& names, double& target,
                       const std::string& description);
 
-// --sample, or --sample=TOKENS: sets the tokens of a text that the model writes itself.
+// --sample, --sample=TOKENS or --sample TOKENS: sets the tokens of a text that the model writes itself.
 CLI::Option* add_sample_flag(CLI::App& app, std::int64_t& tokens);
+// The words of a command line, in which a flag whose value may be left out takes the next word where that is
+// a number, and nothing else: "--sample 500" becomes "--sample=500", and no word behind it is taken for a
+// value.
+std::vector<std::string> with_optional_values(const std::vector<std::string>& words);
 
 // The words of a comma list, without blanks around them; empty ones are left out.
 std::vector<std::string> words_of(const std::string& list);

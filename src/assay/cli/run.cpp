@@ -73,8 +73,23 @@ SuiteOptions options_of(const RunFlags& flags) {
   return options;
 }
 
+// Nothing is run, and nothing else is asked for.
+void refuse_beside_watch(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_lnames().empty() ? "MODEL" : "--" + option->get_lnames().front();
+    const bool is_known =
+        name == "--watch" || name == "--json" || name == "--quiet" || name == "--no-progress";
+    if (option->count() > 0 && !is_known)
+      throw UsageError("--watch: expected no {} beside it: it shows a run that another command has begun",
+                       name);
+  }
+}
+
 int run_all(const RunFlags& flags, const CLI::App& command, const std::string& command_line) try {
-  if (!flags.watched.empty()) return watch_run(flags.watched);
+  if (!flags.watched.empty()) {
+    refuse_beside_watch(command);
+    return watch_run(flags.watched, flags.measure.output);
+  }
   SuiteOptions options = options_of(flags);
   Measuring measuring(flags.measure, command, command_line);
   measuring.name_baseline();
@@ -84,9 +99,9 @@ int run_all(const RunFlags& flags, const CLI::App& command, const std::string& c
     context.baseline = choose_configurations(context, options.precisions).configurations.front();
   const std::vector<PlannedStudy> plan = suite_plan(options);
   if (flags.measure.is_dry_run) return measuring.show_plan(cases, plan);
+  const ResultSet head = measuring.new_results();
   measuring.begin();
   options.predicted_seconds = measuring.predicted_seconds();
-  const ResultSet head = measuring.new_results();
   if (!flags.measure.output.is_json)
     answer(fmt::format("Loaded: {} | device={} | dtype={}\n", head.model.id,
                        context.sessions->facts(context.baseline).device, head.model.dtype));
@@ -125,8 +140,9 @@ void add_run(CLI::App& app, int& exit_code, const std::string& command_line) {
       "--skip", flags->skipped,
       fmt::format("Studies to leave out, joined by commas: {} [none]", fmt::join(skippable(), ",")));
   command->add_flag("--no-cache", flags->has_no_cache, "Generate the baseline without a KV cache");
-  command->add_option("--watch", flags->watched,
-                      "Folder of a run in another terminal: shows what it has measured, until it ends");
+  command->add_option(
+      "--watch", flags->watched,
+      "Folder of a run in another terminal: shows what it has measured until it ends, and then its results");
   command->footer("Example: assay run demo -o results");
   command->callback(
       [flags, command, command_line, &exit_code] { exit_code = run_all(*flags, *command, command_line); });

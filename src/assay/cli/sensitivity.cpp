@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/file.h"
 #include "assay/base/format.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
@@ -41,6 +42,7 @@ int run_sensitivity(const SensitivityFlags& flags) {
   if (format == formats::kFloat32)
     throw FieldError("precision",
                      "expected another precision than float32, which the model is compared with");
+  if (!flags.folder.empty()) check_output_folder(flags.folder);
   ItemExchange model = flags.shared.load();
   std::vector<TokenId> ids = flags.shared.ids(model.base());
   const std::int64_t limit = flags.shared.max_tokens;

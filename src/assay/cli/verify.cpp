@@ -8,6 +8,7 @@
 #include "assay/base/file.h"
 #include "assay/base/format.h"
 #include "assay/base/process.h"
+#include "assay/checkpoint/source.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
@@ -17,6 +18,7 @@
 #include "assay/results/choice_json.h"
 #include "assay/results/metric.h"
 #include "assay/results/verify.h"
+#include "assay/session/load_parts.h"
 
 namespace assay::cli {
 
@@ -48,6 +50,8 @@ const std::vector<Part>& skippable_parts() {
       {"batches", {Scenario::batches}},
       {"edge", {Scenario::edge_prompts}},
       {"perplexity", {Scenario::perplexity}},
+      {"divergence", {Scenario::divergence}},
+      {"task", {Scenario::task}},
   };
   return parts;
 }
@@ -60,12 +64,23 @@ bool is_chosen(const Row& row, const std::vector<std::string>& wanted) {
          });
 }
 
+std::vector<std::string> names_of_rows(const ResultSet& results) {
+  std::vector<std::string> names;
+  for (const Row& row : results.rows)
+    for (const std::string& name :
+         {row.label, std::string(name_of(row.scenario)), row.parameter("configuration")})
+      if (!name.empty()) names.push_back(name);
+  return names;
+}
+
 // The rows that are to be verified, and no others. Throws UsageError for a name that no row has.
 ResultSet chosen_rows(ResultSet results, const std::vector<std::string>& wanted) {
   for (const std::string& name : wanted)
     if (std::none_of(results.rows.begin(), results.rows.end(),
                      [&](const Row& row) { return is_chosen(row, {name}); }))
-      throw UsageError("--rows: no row, scenario or configuration of the results is called '{}'", name);
+      throw UsageError(
+          "--rows: no row, scenario or configuration of the results is called '{}': the nearest is '{}'",
+          name, nearest_name(name, names_of_rows(results)));
   std::erase_if(results.rows, [&](const Row& row) { return !is_chosen(row, wanted); });
   if (results.rows.empty()) throw Error("the results hold no row to verify");
   return results;
@@ -94,7 +109,27 @@ std::vector<std::string> command_of(const ResultSet& results, const CLI::App& ap
   return found;
 }
 
-// The flags of the run as its configuration file would hold them.
+// The studies that have none of the rows that are wanted, and those that are skipped already.
+std::vector<std::string> skipped_for(const ResultSet& results, std::vector<std::string> skipped) {
+  for (const Part& part : skippable_parts()) {
+    const bool is_needed = std::any_of(results.rows.begin(), results.rows.end(), [&](const Row& row) {
+      return std::find(part.scenarios.begin(), part.scenarios.end(), row.scenario) != part.scenarios.end();
+    });
+    if (!is_needed && std::find(skipped.begin(), skipped.end(), part.study) == skipped.end())
+      skipped.emplace_back(part.study);
+  }
+  return skipped;
+}
+
+// What the run chose, without the studies that are not repeated: its predicted time is that of the others.
+Choice choice_without(Choice choice, const std::vector<std::string>& skipped) {
+  std::erase_if(choice.studies, [&](const ChosenStudy& study) {
+    return std::find(skipped.begin(), skipped.end(), study.name) != skipped.end();
+  });
+  return choice;
+}
+
+// The flags of the run as its configuration file would hold them; `results` has the chosen rows alone.
 OrderedJson flags_of(const ResultSet& results, const VerifyFlags& flags, bool is_run) {
   OrderedJson json = OrderedJson::object();
   for (const auto& [name, value] : results.configuration)
@@ -104,19 +139,32 @@ OrderedJson flags_of(const ResultSet& results, const VerifyFlags& flags, bool is
       json[name.substr(2)] = list.is_array() ? list : OrderedJson(value);
     }
   if (!flags.model.empty()) json["model"] = flags.model;
-  if (results.choice) json["choice"] = to_json(*results.choice).dump();
-  if (!is_run || flags.rows.empty()) return json;
-  std::vector<std::string> skipped = words_of(json.value("skip", ""));
-  for (const Part& part : skippable_parts()) {
-    const bool is_needed = std::any_of(results.rows.begin(), results.rows.end(), [&](const Row& row) {
-      return is_chosen(row, flags.rows) &&
-             std::find(part.scenarios.begin(), part.scenarios.end(), row.scenario) != part.scenarios.end();
-    });
-    if (!is_needed && std::find(skipped.begin(), skipped.end(), part.study) == skipped.end())
-      skipped.emplace_back(part.study);
+  std::vector<std::string> skipped;
+  if (is_run && !flags.rows.empty()) {
+    skipped = skipped_for(results, words_of(json.value("skip", "")));
+    if (!skipped.empty()) json["skip"] = fmt::format("{}", fmt::join(skipped, ","));
   }
-  if (!skipped.empty()) json["skip"] = fmt::format("{}", fmt::join(skipped, ","));
+  if (results.choice) json["choice"] = to_json(choice_without(*results.choice, skipped)).dump();
   return json;
+}
+
+// The model that the run is repeated with: where it was or is said to be, and the same. Throws Error.
+void check_model(const ResultSet& theirs, const VerifyFlags& flags, const OrderedJson& json) {
+  const std::string named = json.value("model", theirs.model.id);
+  const auto source = [&] {
+    try {
+      return first_candidate(candidates_of(named), [](const std::string& candidate) {
+        return open_source(locate_model(candidate));
+      });
+    } catch (const Error& error) {
+      throw Error("the model of these results cannot be read: {}{}", error.what(),
+                  flags.model.empty() ? "; --model-path says where it lies here" : "");
+    }
+  }();
+  if (theirs.model.sha256.empty()) return;
+  if (const std::string hash = source->content_hash(); hash != theirs.model.sha256)
+    throw Error("{}: expected the model of these results, whose SHA-256 is {}, found another of {}", named,
+                theirs.model.sha256, hash);
 }
 
 // A folder that is removed where nobody asked to keep it.
@@ -148,10 +196,12 @@ class RunFolder {
 // Repeats the run in a process of its own, as its user would.
 ResultSet repeated(const ResultSet& theirs, const VerifyFlags& flags, const CLI::App& app) {
   const std::vector<std::string> command = command_of(theirs, app);
-  const RunFolder folder(flags.folder);
-  ensure_writable_folder(folder.path().string());
-  const fs::path config = folder.path() / "verify.json";
-  write_file_atomically(config, flags_of(theirs, flags, command.front() == "run").dump(1) + "\n");
+  if (!flags.folder.empty()) check_output_folder(flags.folder);
+  const OrderedJson flags_of_run = flags_of(theirs, flags, command.front() == "run");
+  check_model(theirs, flags, flags_of_run);
+  const RunFolder own(""), folder(flags.folder);
+  const fs::path config = own.path() / "verify.json";
+  write_file_atomically(config, flags_of_run.dump(1) + "\n");
   std::vector<std::string> words{own_program()};
   words.insert(words.end(), command.begin(), command.end());
   for (const std::string& word : {std::string("--config"), config.string(), std::string("--output"),

@@ -1,4 +1,6 @@
 // assay run --watch: what another process has measured so far, from its journal.
+#include <sys/stat.h>
+
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -13,7 +15,12 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/live_screen.h"
+#include "assay/cli/options.h"
 #include "assay/harness/journal.h"
+#include "assay/report/files.h"
+#include "assay/report/render.h"
+#include "assay/report/result_document.h"
+#include "assay/report/written_results.h"
 
 namespace assay::cli {
 
@@ -80,14 +87,47 @@ std::string status_of(const WatchedRun& run) {
   return time_left(left) + (run.last.empty() ? "nothing is measured yet" : "now measuring: " + run.last);
 }
 
+// Whether the results are of the run that the journal is of, and not of one before it.
+bool has_results(const WatchedRun& run, const fs::path& results) {
+  struct stat info {};
+  if (stat(results.c_str(), &info) != 0) return false;
+  const auto written_s =
+      static_cast<double>(info.st_mtim.tv_sec) + 1e-9 * static_cast<double>(info.st_mtim.tv_nsec);
+  return !run.begun_s || written_s >= *run.begun_s;
+}
+
+// The verdicts of the report, whose comparisons are corrected together; without one, what the journal has.
+int answer_ended(const std::string& folder, const fs::path& journal, const OutputFlags& output) {
+  const WatchedRun run = read_run(journal);
+  const fs::path file = fs::path(folder) / "results.json";
+  if (!has_results(run, file)) {
+    constexpr const char* kCut = "The run has ended without results; --resume continues it.";
+    if (output.is_json) throw Error("{}: {}", folder, kCut);
+    std::string text;
+    for (const std::string& line : run.table.lines(terminal_width(), std::size_t{10'000}))
+      text += line + "\n";
+    answer_text(text);
+    note(kCut);
+    return 0;
+  }
+  const ResultSet results = report::read_results(file);
+  if (output.is_json)
+    answer_json(report::results_json(results));
+  else
+    answer_text(report::to_terminal(report::document_of(results), terminal_width()));
+  if (!output.is_quiet)
+    note(fmt::format("The run has ended; open {}.", (fs::path(folder) / "report.html").string()));
+  return 0;
+}
+
 }  // namespace
 
-int watch_run(const std::string& folder) {
+int watch_run(const std::string& folder, const OutputFlags& output) {
   const fs::path journal = fs::path(folder) / "journal.jsonl";
   if (!fs::exists(journal))
     throw Error("{}: holds no journal.jsonl, which a run with --output writes", folder);
   watch_interrupts();
-  LiveScreen screen(isatty(STDERR_FILENO) == 1);
+  LiveScreen screen(output.shows_progress());
   std::uintmax_t size = 0;
   WatchedRun run;
   while (is_folder_locked(folder) && !is_interrupted()) {
@@ -100,14 +140,7 @@ int watch_run(const std::string& folder) {
   }
   screen.clear();
   if (is_interrupted()) return kInterrupted;
-  run = read_run(journal);
-  std::string text;
-  for (const std::string& line : run.table.lines(terminal_width(), std::size_t{10'000})) text += line + "\n";
-  answer_text(text);
-  const fs::path report = fs::path(folder) / "report.html";
-  note(fs::exists(report) ? fmt::format("The run has ended; open {}.", report.string())
-                          : "The run has ended without a report; --resume continues it.");
-  return 0;
+  return answer_ended(folder, journal, output);
 }
 
 }  // namespace assay::cli

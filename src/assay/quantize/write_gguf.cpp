@@ -94,7 +94,7 @@ class GgufJob {
   // Only what is a GGUF file is replaced, and never one that is read.
   void check_target(const fs::path& out) const {
     std::error_code code;
-    if (!fs::exists(out, code)) return;
+    if (!fs::exists(out, code)) return check_output_file(out);
     for (const fs::path& file : source_->checkpoint().files())
       if (fs::equivalent(out, file, code))
         throw UsageError("{}: the target is the model itself: expected another file", out.string());

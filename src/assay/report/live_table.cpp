@@ -14,7 +14,7 @@ namespace assay::report {
 namespace {
 
 constexpr double kMargin = 0.02;
-constexpr std::size_t kLongestLiveName = 60;
+constexpr std::size_t kLongestLiveName = 60, kRatioColumn = 4;
 
 std::vector<double> seconds_of(const LiveCase& c) {
   std::vector<double> all;
@@ -43,6 +43,13 @@ std::optional<Comparison> comparison_of(const LiveCase& c, const LiveCase& base)
   return comparison;
 }
 
+// "(faster 1.59x)": in brackets, because too few processes have no verdict.
+std::string factor_so_far(const Comparison& comparison) {
+  const std::string factor = factor_of(comparison);  // "1.59x faster"
+  const std::size_t blank = factor.find(' ');
+  return fmt::format("({} {})", factor.substr(blank + 1), factor.substr(0, blank));
+}
+
 // By case; the levels are corrected over the study.
 std::vector<std::string> verdicts_so_far(const std::vector<LiveCase>& cases) {
   std::vector<std::string> cells(cases.size(), "-");
@@ -57,9 +64,8 @@ std::vector<std::string> verdicts_so_far(const std::vector<LiveCase>& cases) {
   for (Comparison& comparison : comparisons) all.push_back(&comparison);
   judge(all, Planning::left_out);
   for (std::size_t i = 0; i < rows.size(); ++i)
-    cells[rows[i]] = comparisons[i].verdict == Verdict::too_few
-                         ? fmt::format("({})", factor_of(comparisons[i]))
-                         : verdict_cell(comparisons[i]);
+    cells[rows[i]] = comparisons[i].verdict == Verdict::too_few ? factor_so_far(comparisons[i])
+                                                                : verdict_cell(comparisons[i]);
   return cells;
 }
 
@@ -95,7 +101,7 @@ LiveCase& LiveTable::at(const std::string& name, const std::string& key) {
 }
 
 std::vector<std::string> LiveTable::lines(std::size_t width, std::size_t most) const {
-  Table table{{"Study", "Case", "Latency (ms)", "95 % CI", "vs. first", "Runs"},
+  Table table{{"Study", "Case", "Latency (ms)", "95 % CI", "Paired ratio", "Runs"},
               {false, false, true, true, false, true},
               {},
               {1, 0, 0, 3, 2, 4}};
@@ -116,6 +122,12 @@ std::vector<std::string> LiveTable::lines(std::size_t width, std::size_t most) c
   }
   if (kept < all)
     lines.push_back(fmt::format("{} above these.", counted(static_cast<std::int64_t>(all - kept), "case")));
+  const bool has_ratios = std::any_of(table.rows.begin(), table.rows.end(),
+                                      [](const auto& row) { return row[kRatioColumn] != "-"; });
+  // Latencies are of all runs and a ratio of pairs of runs, so that one does not follow from the other.
+  if (has_ratios)
+    lines.emplace_back(
+        "Paired ratio: to the first case of the study, process by process, of the rounds that hold both.");
   return lines;
 }
 

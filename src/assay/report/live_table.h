@@ -23,6 +23,7 @@ class LiveTable {
  public:
   LiveCase& at(const std::string& study, const std::string& key);
   // Lines of a table with latencies, intervals and verdicts so far; of more than `most` rows the last ones.
+  // At most four more lines: its head and rule, how many cases are above, and what a ratio is of.
   std::vector<std::string> lines(std::size_t width, std::size_t most) const;
 
  private:

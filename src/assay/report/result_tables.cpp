@@ -40,6 +40,12 @@ std::string interval_cell(const Value& value) {
   return text.empty() ? kNothing : text;
 }
 
+// The ends of a share's interval as they are: a share may be 0, and has an interval then too.
+std::string share_interval_cell(const Value& value, double scale) {
+  if (!value.interval) return kNothing;
+  return fmt::format("{:.1f} to {:.1f}", scale * value.interval->low, scale * value.interval->high);
+}
+
 // Throughput is latency the other way round where every row generates the same tokens, and a column of
 // quality tells more.
 int rank_in(const Metric& m, Scenario scenario) {
@@ -61,7 +67,10 @@ void add_metric(Table& table, const Metric& m, const RowList& rows, int rank, in
     const Value* value = rows[i]->find(m.tag);
     table.rows[i].push_back(
         value == nullptr ? kNothing : rounded(value->value * m.scale, decimals_of(m, *value, otherwise)));
-    if (has_interval) table.rows[i].push_back(value == nullptr ? kNothing : interval_cell(*value));
+    if (has_interval)
+      table.rows[i].push_back(value == nullptr      ? kNothing
+                              : m.shown_unit == "%" ? share_interval_cell(*value, m.scale)
+                                                    : interval_cell(*value));
   }
 }
 

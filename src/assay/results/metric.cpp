@@ -501,7 +501,7 @@ constexpr Metric kCatalogue[] = {
      .better = Better::lower,
      .decimals = 2,
      .definition = "Time by which loading exceeds the baseline's loading: reading, quantizing and "
-                   "packing."},
+                   "packing. None where that is at most 10 % of the baseline's load."},
     {.tag = "bytes_per_token",
      .title = "Bytes per token",
      .head = "Bytes per token",

@@ -16,6 +16,7 @@ constexpr Metric kTaskMetrics[] = {
      .scale = 100,
      .shown_unit = "%",
      .decimals = 1,
+     .shows_interval = true,
      .tables = {S::tradeoff, S::task},
      .rank = 2,
      .definition = "Share of items whose right choice has the highest log-likelihood, or whose completion is "

@@ -115,6 +115,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::shifted_border, "shifted_border", "Tokens across a border",
       "The tokenizer merges the end of a prompt with the beginning of what is scored after it."},
      "end prompts at the end of a word, and begin choices with one"},
+    {{Kind::few_items, "few_items", "Few items",
+      "The accuracy of a few items says little: another few would give another."},
+     "take 100 items or more"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

@@ -251,7 +251,7 @@ Bytes get_model_memory_footprint(const Model& model) {
 std::filesystem::path shipped_file(const std::string& name, const std::filesystem::path& data_folder) {
   std::filesystem::path path;
   try {
-    path = locate_model("demo", data_folder) / name;
+    path = locate_shipped_model(data_folder) / name;
   } catch (const Error&) {
     throw Error(
         "{}: a text that ships with the program, wanted where no file is given, was not found; give one "

@@ -57,9 +57,13 @@ void add_cases(const CostedStudy& study, const ChosenStudy& chosen, double other
     values.clear();
     without.clear();
   }
+  // The cases of one value are measured together: "--lengths 32,128", not each as often as it has cases.
+  std::vector<std::string> each;
+  for (const std::string& value : values)
+    if (std::find(each.begin(), each.end(), value) == each.end()) each.push_back(value);
   all.push_back({.study = study.name,
                  .what = chosen.is_measured ? named(labels) : "the whole study (" + named(labels) + ")",
-                 .command = command_of(study.name, values),
+                 .command = command_of(study.name, each),
                  .predicted_s = other_s + alone_s(study, without)});
 }
 

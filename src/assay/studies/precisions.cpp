@@ -126,6 +126,7 @@ void add_precisions(const ExperimentContext& context, const std::vector<std::str
 
 void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
                      std::vector<CaseOutcome>& outcomes) {
+  if (precisions.empty()) return;  // names of our own list, which nobody typed
   const auto shown_as = choose_configurations(context, precisions_or_default(context, precisions)).shown_as;
   for (CaseOutcome& outcome : outcomes)
     for (const auto& [asked, runs_as] : shown_as)

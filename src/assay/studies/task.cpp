@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/harness/task_json.h"
 #include "assay/harness/worker_protocol.h"
 #include "assay/statistics/paired_counts.h"
@@ -55,6 +56,20 @@ Value share_value(const std::vector<bool>& are_right) {
   const auto right = std::count(are_right.begin(), are_right.end(), true);
   const auto n = std::ssize(are_right);
   return {static_cast<double>(right) / static_cast<double>(n), statistics::wilson_interval(right, n), {}};
+}
+
+// Half of the items right have a 95 % interval of 10 points either way here, and a wider one below: more than
+// most precisions change an accuracy by.
+constexpr std::int64_t kFewItems = 100;
+
+std::optional<Warning> few_items_warning(const std::vector<bool>& are_right) {
+  const auto n = std::ssize(are_right), right = std::count(are_right.begin(), are_right.end(), true);
+  if (n >= kFewItems) return std::nullopt;
+  const statistics::Interval interval = statistics::wilson_interval(right, n);
+  return Warning{WarningKind::few_items,
+                 fmt::format("{} of {} right leave an accuracy from {:.0f} to {:.0f} % (95 % interval)",
+                             right, counted(n, "item"), 100 * interval.low, 100 * interval.high),
+                 static_cast<double>(n), static_cast<double>(kFewItems)};
 }
 
 class TaskRun {
@@ -141,6 +156,7 @@ class TaskRun {
   void add_values(const TaskOfConfiguration& scored, Row& row) const {
     const TaskFigures& figures = scored.figures;
     row.set("accuracy", share_value(figures.is_right));
+    if (auto warning = few_items_warning(figures.is_right)) row.warnings.push_back(std::move(*warning));
     if (figures.acc_norm) row.set("accuracy_norm", share_value(figures.is_right_norm));
     if (figures.acc_bytes) row.set("accuracy_bytes", share_value(figures.is_right_bytes));
     if (figures.completion_perplexity) row.set("completion_perplexity", *figures.completion_perplexity);

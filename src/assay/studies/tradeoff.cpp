@@ -39,10 +39,17 @@ class Tradeoff {
   }
 
  private:
+  // Both loads are timed once, and loads of one configuration differ by about as much on a shared machine.
   static void add_quantize_time(CaseOutcome& outcome, const CaseResult& baseline) {
-    const CaseResult& c = outcome.result;
-    const double more = c.facts.model.load_s - baseline.facts.model.load_s;
-    outcome.row.set("quantize_s", more);
+    constexpr double kNoise = 0.1;  // a share of the baseline's load
+    const double own_s = outcome.result.facts.model.load_s, base_s = baseline.facts.model.load_s,
+                 more_s = own_s - base_s;
+    if (more_s > kNoise * base_s)
+      outcome.row.set("quantize_s", more_s);
+    else
+      outcome.row.absent.emplace_back(
+          "quantize_s",
+          fmt::format("below the noise of loading: {:.3g} s, and the baseline {:.3g} s", own_s, base_s));
   }
 
   // The texts of the other prompts are generated once. Nothing where one cannot be generated.
@@ -121,10 +128,12 @@ std::vector<Finding> add_break_even(ExperimentResult& judged) {
     if (row.scenario != Scenario::tradeoff) continue;
     if (base == nullptr) base = &row;
     const Comparison* c = judged.comparison(Scenario::tradeoff, row.label, base->label);
-    const Value* more = row.find("quantize_s");
-    if (more == nullptr || c == nullptr || c->verdict != Verdict::lower) continue;
+    const Value *own = row.find("load_s"), *first = base->find("load_s");
+    const bool is_other_model = row.setting.model != base->setting.model;
+    if (own == nullptr || first == nullptr || is_other_model || c == nullptr || c->verdict != Verdict::lower)
+      continue;
     const double saved = per_token(*base) - per_token(row);
-    if (saved > 0) row.set("break_even_tokens", std::max(0.0, more->value / saved));
+    if (saved > 0) row.set("break_even_tokens", std::max(0.0, (own->value - first->value) / saved));
   }
   return {};
 }
