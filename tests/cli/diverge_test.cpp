@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
+#include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
 namespace assay::test {
@@ -49,6 +50,11 @@ TEST(CliDiverge, PrintsATableAndSentences) {
         "bfloat16 diverges less than nf4", "nf4: greedy generation leaves the baseline's after ", "nf4: KL "})
     EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
   EXPECT_NE(result.err.find("tokens scored"), std::string::npos) << result.err;
+  const ProgramResult three = run_program({"diverge", "demo", "nf4", "fp4", "int8", "--worst", "0"});
+  EXPECT_NE(three.out.find("All 3 pairs are judged together (Holm): the chance of any false verdict is 5 % "
+                           "at most."),
+            std::string::npos)
+      << three.out;
   // A short text has no interval, and says what is missing.
   const ProgramResult few = run_program({"diverge", "demo", "nf4", "--max-tokens", "300"});
   expect_success(few);
@@ -98,6 +104,39 @@ TEST(CliDiverge, FailsOnLimits) {
       << undecided.err;
   expect_failure(with_limits("kl:2%", "300"), 2, {"--fail-on", "'kl:2%'", "kl:0.02"});
   expect_failure(with_limits("accuracy:1%", "300"), 2, {"--fail-on", "'accuracy:1%'"});
+}
+
+// A GGUF file, a folder and a recipe of the baseline's vocabulary, in one pass. The folder holds the codes
+// that the precision of its name gives.
+TEST(CliDiverge, TakesFilesFoldersAndRecipes) {
+  const TemporaryFolder folder;
+  const std::string q8 = folder / "q8.gguf", nf4 = folder / "nf4", recipe = folder / "mixed.toml";
+  expect_success(run_program({"quantize", "demo", q8, "--recipe", "Q8_0"}));
+  expect_success(run_program({"quantize", "demo", nf4, "--precision", "nf4"}));
+  write_file(recipe,
+             "name = \"mixed\"\ndefault = \"nf4\"\n[[modules]]\nmatch = \"*.attn.*\"\nformat = \"int8\"\n");
+  const ProgramResult result =
+      run_program({"diverge", "demo", q8, nf4, "recipe:" + recipe, "nf4", "--max-tokens", "1800", "--json",
+                   "--no-noise-floor", "--fail-on", "kl:1,agreement:0.5"});
+  expect_success(result);
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["candidates"].size(), 4U);
+  EXPECT_EQ(json["passes"], 1);
+  const auto kl_of = [&](std::size_t i) { return json["candidates"][i]["kl_mean"]["value"].get<double>(); };
+  EXPECT_LT(kl_of(0), kl_of(2)) << "8 bits are nearer than 4 and 8";
+  EXPECT_LT(kl_of(2), kl_of(3)) << "and those than 4";
+  EXPECT_EQ(kl_of(1), kl_of(3));
+  EXPECT_GT(kl_of(0), 0);
+  // Verdicts say of how many they are.
+  EXPECT_EQ(json["pairs"].size(), 6U);
+  EXPECT_EQ(json["pairs_correction"], (Json{{"method", "holm"}, {"comparisons", 6}, {"error", 0.05}}));
+  EXPECT_EQ(json["pairs"][0]["diverges_less"], json["pairs"][0]["first"]);
+  EXPECT_LE(json["pairs"][0]["error_level"], 0.05);
+  ASSERT_EQ(json["limits"].size(), 8U);
+  EXPECT_EQ(json["limits_correction"]["comparisons"], 8);
+  for (const Json& limit : json["limits"]) EXPECT_EQ(limit["verdict"], "kept") << limit;
+  EXPECT_NE(result.err.find("8 limits of quality are judged together (Holm)"), std::string::npos)
+      << result.err;
 }
 
 // The baseline's own text, for a model without one.

@@ -1,10 +1,15 @@
 // Limits of quality in a gate: kept, broken and undecided, and the sentences that say so.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "assay/base/error.h"
 #include "assay/results/compare_results.h"
+#include "assay/statistics/divergence_statistics.h"
 #include "support/prose.h"
 #include "support/result_sets.h"
+#include "support/simulated_text.h"
 
 namespace assay {
 namespace {
@@ -133,6 +138,76 @@ TEST(QualityGate, CorrectsAccuraciesOfAllRowsTogether) {
   // Seven flips of seven: p = 0.016.
   EXPECT_FALSE(judged(compared_of(a, b), "accuracy:0%").is_broken());
   EXPECT_TRUE(judged(compared_of({a[0]}, {b[0]}), "accuracy:0%").is_broken());
+}
+
+// An interval that clears the limit alone does not where five others are judged with it.
+TEST(QualityGate, CorrectsLimitsOfAllCandidatesTogether) {
+  const Row alone = diverging_row("nf4", 0.05, 0.002, 0.92, 0.01);
+  std::vector<Row> six{alone};
+  for (int i = 0; i < 5; ++i)
+    six.push_back(diverging_row("case " + std::to_string(i), 0.0474, 0.002, 0.92, 0.01));
+  EXPECT_TRUE(judged(compared_of({}, {alone}), "kl:0.0478").is_broken());
+  EXPECT_EQ(
+      refusal(compared_of({}, six), "kl:0.0478"),
+      "'kl:0.0478' is undecided: divergence, nf4: its KL divergence of 0.05 [0.04698, 0.05302] nats per "
+      "token has the limit of 0.0478 nats per token within its interval, whose error of 5 % is divided "
+      "by 6 for the limits that are judged together (Holm); about 5700 tokens would decide");
+  // What is far beyond leaves the others as they are: Holm's rule counts those alone that are left.
+  std::vector<Row> clear{alone};
+  for (int i = 0; i < 5; ++i)
+    clear.push_back(diverging_row("case " + std::to_string(i), 0.9, 0.002, 0.5, 0.01));
+  EXPECT_EQ(judged(compared_of({}, clear), "kl:0.0478").beyond_limit.size(), 6U);
+  EXPECT_EQ(judged(compared_of({}, clear), "kl:0.0478").limits_judged, 6);
+}
+
+// So are the limits of all rules that are given together.
+TEST(QualityGate, CorrectsAllRulesTogether) {
+  const ComparedResults compared = compared_of({}, {diverging_row("nf4", 0.05, 0.002, 0.92, 0.01)});
+  const std::vector<FailureRule> rules = failure_rules("kl:0.0478,agreement:0.92,latency:3%");
+  EXPECT_THROW(judge_rule(compared, rules, 0), Error) << "at 2.5 %";
+  EXPECT_THROW(judge_rule(compared, rules, 1), Error);
+  EXPECT_TRUE(judge_rule(compared, std::span(rules).first(1), 0).is_broken()) << "at 5 %";
+  const std::vector<JudgedLimit> limits = judge_limits(compared.quality, rules);
+  ASSERT_EQ(limits.size(), 2U) << "a latency is another family";
+  EXPECT_EQ(limits[0].divisor, 2);
+  EXPECT_EQ(limits[1].verdict, LimitVerdict::undecided);
+  EXPECT_EQ(limits[1].p_value, 1);
+}
+
+// Six candidates whose true KL is the limit: any verdict is a false one.
+TEST(QualityGate, FamiliesSeldomHaveAFalseVerdict) {
+  constexpr int kRuns = 2000, kCandidates = 6;
+  const double truth = test::kMedianSize * std::exp(test::kSpread * test::kSpread / 2);
+  const std::vector<FailureRule> rules{{FailureRule::What::kl, truth, "kl"}};
+  test::SimulatedText text(11);
+  int is_false = 0, alone = 0, found = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    std::vector<QualityRow> rows;
+    for (int i = 0; i < kCandidates; ++i) {
+      const statistics::Estimate mean = statistics::token_mean(text.next(test::kTextTokens));
+      rows.push_back({.label = "case",
+                      .metric = std::string(kKlMetric),
+                      .b = mean.value,
+                      .interval = mean.interval,
+                      .count = static_cast<std::int64_t>(test::kTextTokens)});
+    }
+    const auto is_any = [&](const std::vector<JudgedLimit>& limits) {
+      return std::any_of(limits.begin(), limits.end(),
+                         [](const JudgedLimit& l) { return l.verdict != LimitVerdict::undecided; });
+    };
+    is_false += is_any(judge_limits(rows, rules));
+    alone += is_any(judge_limits(std::span(rows).first(1), rules));
+    // One that is twice the limit is found among the others.
+    rows[3].b *= 2;
+    rows[3].interval->low *= 2;
+    rows[3].interval->high *= 2;
+    found += judge_limits(rows, rules)[3].verdict == LimitVerdict::broken;
+  }
+  EXPECT_LE(is_false, 0.055 * kRuns);
+  EXPECT_GE(is_false, 0.01 * kRuns) << "a family that never decides says nothing";
+  EXPECT_LE(alone, 0.07 * kRuns);
+  EXPECT_GE(alone, 0.03 * kRuns);
+  EXPECT_GE(found, 0.9 * kRuns);
 }
 
 }  // namespace

@@ -7,40 +7,18 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "assay/base/random.h"
 #include "assay/statistics/replicates.h"
+#include "support/simulated_text.h"
 
 namespace assay {
 namespace {
 
 using statistics::Estimate;
 
-constexpr std::size_t kTextTokens = 2048;  // 8 blocks
-constexpr double kMedianSize = 0.02, kSpread = 1.0;
-
-// KL as texts have it: lognormal over tokens, where passages of about 20 tokens are harder together.
-class SimulatedText {
- public:
-  explicit SimulatedText(std::uint64_t seed) : random_(seed) {}
-  std::vector<double> next(std::size_t tokens, double spread = kSpread) {
-    constexpr double kShare = 0.093,
-                     kMemory = 0.9;  // the passage's part of the variance; from token to token
-    std::vector<double> kl;
-    kl.reserve(tokens);
-    double passage = 0;
-    for (std::size_t i = 0; i < tokens; ++i) {
-      // Two normal deviates at a time (Box and Muller 1958).
-      const double size = std::sqrt(-2 * std::log(1 - random_.uniform())), at = 2 * M_PI * random_.uniform();
-      passage = kMemory * passage + std::sqrt(1 - kMemory * kMemory) * size * std::cos(at);
-      const double own = std::sqrt(1 - kShare) * size * std::sin(at) + std::sqrt(kShare) * passage;
-      kl.push_back(kMedianSize * std::exp(spread * own));
-    }
-    return kl;
-  }
-
- private:
-  Random random_;
-};
+using test::kMedianSize;
+using test::kSpread;
+using test::kTextTokens;
+using test::SimulatedText;
 
 double variance(std::span<const double> values) {
   const double deviation = statistics::standard_deviation(values).value();
@@ -85,6 +63,22 @@ TEST(DivergenceSimulation, IntervalsHoldQuantiles) {
     EXPECT_GE(each, 0.91 * kRuns);
     EXPECT_LE(each, 0.99 * kRuns);
   }
+}
+
+// Whether tokens agree depends on the passage too.
+TEST(DivergenceSimulation, IntervalsHoldAgreement) {
+  constexpr int kRuns = 2000;
+  SimulatedText text(7);
+  const double limit = kMedianSize * std::exp(kSpread * 1.2815516);  // nine of ten tokens are below
+  int held = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    std::vector<double> agreement;
+    for (const double kl : text.next(kTextTokens)) agreement.push_back(kl < limit ? 1 : 0);
+    const Estimate mean = statistics::token_mean(agreement);
+    held += mean.interval->low <= 0.9 && 0.9 <= mean.interval->high;
+  }
+  EXPECT_GE(held, 0.93 * kRuns);
+  EXPECT_LE(held, 0.97 * kRuns);
 }
 
 // Two candidates with the same distribution, on the same hard and easy passages.

@@ -12,6 +12,7 @@
 #include "assay/studies/registry.h"
 #include "support/fake_session.h"
 #include "support/fixtures.h"
+#include "support/simulated_text.h"
 
 namespace assay {
 namespace {
@@ -133,6 +134,45 @@ TEST(MeasureDivergences, NeedsABaselineThatLoads) {
 TEST(MeasureDivergences, TheFloorOfABfloat16BaselineIsFloat32) {
   EXPECT_EQ(fake_divergences({"bfloat16", "nf4"}).floor_of, "bfloat16 against float32");
   EXPECT_EQ(fake_divergences({"nf4", "int8-dynamic"}).floor_of, "nf4 against nf4, dtype bfloat16");
+}
+
+// Without a text the baseline writes one, and its rows say so.
+TEST(DivergenceStudy, MeasuresOnASample) {
+  LocalExperiment local({test::demo_model().string()}, run_config_from_text("float32"));
+  local.get().common = RunConfig{};
+  DivergenceStudyOptions options;
+  options.precisions = {"float32", "nf4"};
+  options.sample_tokens = 600;
+  const ExperimentResult result = run_divergence(local, options);
+  ASSERT_EQ(result.rows.size(), 1U);
+  EXPECT_EQ(result.rows[0].parameter("corpus"), "sample of float32");
+  EXPECT_EQ(result.rows[0].parameter("protocol"),
+            "hf context=512 stride=512; sample of float32: seed=1 temperature=1 sequences=2x512");
+  EXPECT_EQ(result.rows[0].find("tokens_scored")->value, 1022);
+  options.sample_tokens = 1;
+  EXPECT_THROW(run_divergence(local, options), FieldError);
+}
+
+// Four candidates of one distribution make six pairs: any verdict is a false one.
+TEST(DivergencePairs, FamiliesSeldomHaveAFalseVerdict) {
+  constexpr int kRuns = 1000;
+  test::SimulatedText text(13);
+  int is_false = 0, found = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    std::vector<MeasuredCandidate> four(4);
+    for (MeasuredCandidate& candidate : four)
+      for (const double kl : text.next(test::kTextTokens)) candidate.tokens.push_back({.kl = kl});
+    const auto pairs = compare_pairs(four);
+    is_false += std::any_of(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.verdict != 0; });
+    for (TokenDivergence& token : four[2].tokens) token.kl *= 2;
+    const auto apart = compare_pairs(four);
+    ASSERT_EQ(apart.size(), 6U);
+    found += apart[1].verdict < 0;
+    EXPECT_GE(apart[1].divisor, 1);
+    EXPECT_LE(apart[1].divisor, 6);
+  }
+  EXPECT_LE(is_false, 0.055 * kRuns);
+  EXPECT_GE(found, 0.8 * kRuns);
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ divergence |  | in a run
   --context from 2, run: context, context
   --stride from 1, run: stride, stride
   --divergence-tokens from 2, run: divergence-tokens, max_tokens
+  --sample from 0 to 1048576, run: sample, sample_tokens
 edge | probe | in a run
   --prompt -p, prompt
   --max-new-tokens -n from 1, max_new_tokens

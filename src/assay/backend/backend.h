@@ -9,10 +9,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "assay/backend/constants.h"
+#include "assay/backend/head.h"
 #include "assay/base/cpu.h"
 #include "assay/base/device.h"
 #include "assay/base/token_id.h"
@@ -83,19 +83,6 @@ class KvCache {
   virtual void reserve(std::int64_t /*blocks*/) {}
 };
 
-// Where the LM head's outputs go. Full logits of many rows are large: only what is asked for is kept.
-struct ArgmaxSink {
-  std::span<TokenId> ids;  // the lowest of equals; -1 where a logit is NaN or the highest infinite
-};
-struct LogitsSink {
-  std::span<float> logits;  // [rows, vocab]
-};
-struct LogProbabilitySink {
-  std::span<const TokenId> targets;
-  std::span<double> log_probabilities;  // natural logarithm
-};
-using HeadSink = std::variant<ArgmaxSink, LogitsSink, LogProbabilitySink>;
-
 // The inputs of one product of the body, as it is about to see them.
 struct ObservedInput {
   WeightId weight = kNone;
@@ -157,6 +144,11 @@ class Program {
   // Sends the given rows of the last batch through the LM head. Throws Error for one without a hidden state,
   // as rows that were not wanted may be.
   virtual void head(std::span<const std::int64_t> rows, const HeadSink& sink) = 0;
+  // The same in slices, of up to max_rows() rows, where the device has them: the bits of head().
+  virtual bool has_head_slices() const { return false; }
+  virtual void head_slice(std::span<const std::int64_t> rows, const LogitSlice& slice);
+  // The device's kernels for logits that lie in the host's memory; null where it has none.
+  virtual const LogitReducer* logit_reducer() const { return nullptr; }
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
   virtual void observe_inputs(InputObserver observer) = 0;

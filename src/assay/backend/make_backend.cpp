@@ -36,6 +36,10 @@ void Program::run_greedily(const Batch& /*batch*/, KvCache& /*cache*/, std::int6
   throw std::logic_error("this device does not choose tokens");
 }
 
+void Program::head_slice(std::span<const std::int64_t> /*rows*/, const LogitSlice& /*slice*/) {
+  throw std::logic_error("this device has no slices of the LM head");
+}
+
 void Program::require_memory(Bytes needed, std::string_view purpose) const {
   assay::require_memory(needed, purpose);
 }

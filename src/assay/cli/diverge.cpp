@@ -12,6 +12,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/divergence_view.h"
+#include "assay/cli/gate.h"
 #include "assay/cli/options.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/compare_results.h"
@@ -140,18 +141,22 @@ std::vector<QualityRow> quality_of(const MeasuredDivergences& found) {
 }
 
 // Says which limits are broken. Throws Error where none is, no candidate failed, and a limit is undecided.
-int exit_code_of(const MeasuredDivergences& found, const std::vector<FailureRule>& rules) {
-  const std::vector<QualityRow> rows = quality_of(found);
+int exit_code_of(const MeasuredDivergences& found, std::span<const QualityRow> rows,
+                 const std::vector<FailureRule>& rules) {
   bool is_broken = false;
   std::string undecided;
-  for (const FailureRule& rule : rules) try {
-      for (const std::string& line : judge_quality(rows, rule).beyond_limit) {
-        note(fmt::format("--fail-on {} is broken: {}", rule.text, line));
+  std::size_t together = 0;
+  for (std::size_t i = 0; i < rules.size(); ++i) try {
+      const RuleOutcome outcome = judge_quality(rows, rules, i);
+      together = static_cast<std::size_t>(outcome.limits_judged);
+      for (const std::string& line : outcome.beyond_limit) {
+        note(fmt::format("--fail-on {} is broken: {}", rules[i].text, line));
         is_broken = true;
       }
     } catch (const Error& error) {
       if (undecided.empty()) undecided = error.what();
     }
+  if (together > 1) note(limits_note(together));
   if (is_broken) return kLimitBroken;
   for (const MeasuredCandidate& candidate : found.candidates)
     if (!candidate.failure.empty()) return kSomeCasesFailed;
@@ -178,7 +183,12 @@ int run_diverge(const DivergeFlags& flags) {
       measure_divergences(context, {configurations_of(flags, context), request, !flags.has_no_floor});
   progress.clear();
   if (found.is_interrupted) throw Stopped("interrupted");
-  const DivergenceView view{found, compare_pairs(found.candidates), context.tokenizer.get(),
+  const std::vector<QualityRow> rows = quality_of(found);
+  const DivergenceView view{found,
+                            compare_pairs(found.candidates),
+                            rules,
+                            judge_limits(rows, rules),
+                            context.tokenizer.get(),
                             static_cast<std::size_t>(flags.worst)};
   if (flags.output.is_json) {
     answer_json("divergence", view.json());
@@ -195,7 +205,7 @@ int run_diverge(const DivergeFlags& flags) {
   for (const MeasuredCandidate& candidate : found.candidates)
     if (!candidate.failure.empty() && !flags.output.is_json)
       note(fmt::format("error: {}: {}", candidate.configuration.label(), candidate.failure));
-  return exit_code_of(found, rules);
+  return exit_code_of(found, rows, rules);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ std::string floor_sentence(const DivergenceView& view) {
   return text;
 }
 
-std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair& pair, std::size_t pairs) {
+std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair& pair) {
   std::string first = found.candidates[pair.first].configuration.label(),
               second = found.candidates[pair.second].configuration.label();
   const statistics::PairedDivergence& paired = pair.paired;
@@ -90,8 +90,7 @@ std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair
   const std::string needed = paired.tokens_needed
                                  ? fmt::format("about {} tokens would tell", *paired.tokens_needed)
                                  : std::string("no length of text is known to tell");
-  return fmt::format("{} and {}: undecided{}, their KL differs by {} nats per token; {}.", first, second,
-                     pairs > 1 ? fmt::format(" among {} pairs that are judged together", pairs) : "",
+  return fmt::format("{} and {}: undecided, their KL differs by {} nats per token; {}.", first, second,
                      with_interval(less), needed);
 }
 
@@ -102,7 +101,11 @@ std::string pair_sentences(const DivergenceView& view) {
   for (std::size_t i = 0; i + 1 < order.size(); ++i)
     for (const DivergencePair& pair : view.pairs)
       if (pair.first == std::min(order[i], order[i + 1]) && pair.second == std::max(order[i], order[i + 1]))
-        text += pair_sentence(view.found, pair, view.pairs.size()) + "\n";
+        text += pair_sentence(view.found, pair) + "\n";
+  if (view.pairs.size() > 1)
+    text += fmt::format(
+        "All {} pairs are judged together (Holm): the chance of any false verdict is {:.0f} % at most.\n",
+        view.pairs.size(), 100 * kFalsePairVerdict);
   return text;
 }
 
@@ -226,11 +229,25 @@ nlohmann::ordered_json pair_json(const MeasuredDivergences& found, const Diverge
           {"kl_difference", json_of(pair.paired.difference)},
           {"first_is_lower_share", pair.paired.first_is_lower},
           {"p_value", pair.paired.p_value},
+          {"error_level", kFalsePairVerdict / pair.divisor},
           {"diverges_less", pair.verdict < 0   ? nlohmann::ordered_json(first)
                             : pair.verdict > 0 ? nlohmann::ordered_json(second)
                                                : nlohmann::ordered_json(nullptr)},
           {"tokens_needed", pair.paired.tokens_needed ? nlohmann::ordered_json(*pair.paired.tokens_needed)
                                                       : nlohmann::ordered_json(nullptr)}};
+}
+
+nlohmann::ordered_json limit_json(const JudgedLimit& limit, const std::vector<FailureRule>& rules) {
+  return {{"rule", rules[limit.rule].text},
+          {"candidate", limit.row->label},
+          {"verdict", name_of(limit.verdict)},
+          {"p_value", limit.p_value},
+          {"error_level", kFalseLimitVerdict / limit.divisor}};
+}
+
+// How the verdicts of a family are corrected.
+nlohmann::ordered_json correction_json(std::size_t comparisons, double error) {
+  return {{"method", "holm"}, {"comparisons", comparisons}, {"error", error}};
 }
 
 }  // namespace
@@ -262,10 +279,13 @@ std::vector<std::string> DivergenceView::notes() const {
 
 nlohmann::ordered_json DivergenceView::json() const {
   nlohmann::ordered_json candidates = nlohmann::ordered_json::array(),
-                         all_pairs = nlohmann::ordered_json::array(), floor = nlohmann::ordered_json(nullptr);
+                         all_pairs = nlohmann::ordered_json::array(),
+                         all_limits = nlohmann::ordered_json::array(),
+                         floor = nlohmann::ordered_json(nullptr);
   for (const MeasuredCandidate& candidate : found.candidates)
     candidates.push_back(candidate_view(*this, candidate));
   for (const DivergencePair& pair : pairs) all_pairs.push_back(pair_json(found, pair));
+  for (const JudgedLimit& limit : limits) all_limits.push_back(limit_json(limit, rules));
   if (found.floor) {
     floor = json_of(*found.floor);
     floor["of"] = found.floor_of;
@@ -282,6 +302,9 @@ nlohmann::ordered_json DivergenceView::json() const {
           {"noise_floor", floor},
           {"candidates", candidates},
           {"pairs", all_pairs},
+          {"pairs_correction", correction_json(pairs.size(), kFalsePairVerdict)},
+          {"limits", all_limits},
+          {"limits_correction", correction_json(limits.size(), kFalseLimitVerdict)},
           {"warnings", to_json(found.warnings)}};
 }
 

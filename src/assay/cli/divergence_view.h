@@ -8,6 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "assay/results/compare_results.h"
 #include "assay/studies/measured_divergence.h"
 #include "assay/text/tokenizer.h"
 
@@ -16,6 +17,8 @@ namespace assay::cli {
 struct DivergenceView {
   const MeasuredDivergences& found;
   std::vector<DivergencePair> pairs;
+  std::vector<FailureRule> rules = {};   // limits of --fail-on
+  std::vector<JudgedLimit> limits = {};  // every candidate beside them
   const Tokenizer* tokenizer = nullptr;  // null: tokens are shown as ids
   std::size_t worst = 3;                 // tokens of each candidate that are shown in context
 

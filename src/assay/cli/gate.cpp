@@ -96,13 +96,21 @@ void note_refused(const std::exception_ptr& refused) try {
 
 }  // namespace
 
+std::string limits_note(std::size_t limits) {
+  return fmt::format(
+      "{} limits of quality are judged together (Holm): the chance of any false verdict is {:.0f} % at most",
+      limits, 100 * kFalseLimitVerdict);
+}
+
 int answer_comparison(const ComparedResults& compared, const std::vector<FailureRule>& rules, bool is_json,
                       nlohmann::ordered_json json) {
   std::vector<std::string> broken, notes;
   nlohmann::ordered_json judged = nlohmann::ordered_json::array();
+  std::size_t limits_judged = 0;
   std::exception_ptr refused;  // what was compared is shown all the same
-  for (const FailureRule& rule : rules) try {
-      const RuleOutcome outcome = judge_rule(compared, rule);
+  for (std::size_t i = 0; i < rules.size(); ++i) try {
+      const FailureRule& rule = rules[i];
+      const RuleOutcome outcome = judge_rule(compared, rules, i);
       const std::vector<std::string> lines = report::broken_by(outcome);
       for (const std::string& line : lines) {
         notes.push_back(fmt::format("--fail-on {} is broken: {}", rule.text, line));
@@ -112,8 +120,11 @@ int answer_comparison(const ComparedResults& compared, const std::vector<Failure
         notes.push_back(fmt::format(
             "--fail-on {} holds; a difference of {:.2g} % would have been found nine in ten times", rule.text,
             100 * outcome.detectable_difference));
-      judged.push_back(
-          {{"rule", rule.text}, {"broken", lines}, {"detectable_difference", outcome.detectable_difference}});
+      if (outcome.limits_judged > 1) limits_judged = static_cast<std::size_t>(outcome.limits_judged);
+      judged.push_back({{"rule", rule.text},
+                        {"broken", lines},
+                        {"detectable_difference", outcome.detectable_difference},
+                        {"limits_judged_together", outcome.limits_judged}});
     } catch (const Error&) {
       if (!refused) refused = std::current_exception();
     }
@@ -125,6 +136,7 @@ int answer_comparison(const ComparedResults& compared, const std::vector<Failure
     json["rules"] = judged;
     answer_json("comparison", json);
   }
+  if (limits_judged > 1) notes.push_back(limits_note(limits_judged));
   for (const std::string& line : notes) note(line);
   if (refused && broken.empty()) std::rethrow_exception(refused);
   if (refused) note_refused(refused);

@@ -20,6 +20,9 @@ struct GateFlags {
   double margin() const;                   // throws UsageError
 };
 
+// How many verdicts on limits of quality are corrected together, in words.
+std::string limits_note(std::size_t limits);
+
 // Prints the comparison and what the rules say of it; `json` is what the JSON document holds before. Gives
 // the exit code: 4 where a rule is broken. Throws Error where a rule cannot be judged, once all is printed.
 int answer_comparison(const ComparedResults& compared, const std::vector<FailureRule>& rules, bool is_json,

@@ -1,9 +1,11 @@
 #include "assay/generate/divergence.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "assay/backend/backend.h"
+#include "assay/base/aligned.h"
 #include "assay/base/error.h"
 #include "assay/base/thread_pool.h"
 #include "assay/generate/steps.h"
@@ -15,7 +17,11 @@ namespace {
 
 // Windows computed together, as score() does.
 constexpr std::size_t kWindowsTogether = 4;
-constexpr std::int64_t kMostSliceRows = 32;
+// Positions in a block, of a device that gives whole rows of logits alone.
+constexpr std::int64_t kMostWholeRows = 32;
+constexpr std::int64_t kRowsOfTask = 8, kFloatBytes = sizeof(float);
+// Rows of a slice must not lie a multiple of 4 KB apart.
+constexpr std::int64_t kSliceStride = kHeadSlice + 16;
 
 struct LockstepModel {
   Program* program;
@@ -41,10 +47,26 @@ class Lockstep {
       vocab = std::max(vocab, candidate->plan().vocab);
       result_.candidates.push_back({.vocab = std::min(base.plan().vocab, candidate->plan().vocab)});
     }
-    slice_rows_ = std::clamp<std::int64_t>(
-        kDivergenceBytes / (2 * vocab * static_cast<std::int64_t>(sizeof(float))), 1, kMostSliceRows);
-    base_logits_.resize(static_cast<std::size_t>(slice_rows_ * base.plan().vocab));
-    logits_.resize(static_cast<std::size_t>(slice_rows_ * vocab));
+    for (std::size_t c = 0; c < candidates.size(); ++c) {
+      const std::int64_t own = result_.candidates[c].vocab;
+      auto group =
+          std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.vocab == own; });
+      if (group == groups_.end()) group = groups_.insert(groups_.end(), {own, {}, {}});
+      group->members.push_back(c);
+    }
+    is_sliced_ = base.has_head_slices() && std::all_of(candidates.begin(), candidates.end(),
+                                                       [](Program* c) { return c->has_head_slices(); });
+    block_rows_ = is_sliced_ ? step_rows_
+                             : std::clamp<std::int64_t>(kDivergenceBytes / 2 / (vocab * kFloatBytes), 1,
+                                                        kMostWholeRows);
+    stride_ = is_sliced_ ? kSliceStride : vocab;
+    reducer_ = base.logit_reducer() != nullptr ? base.logit_reducer() : &portable_logit_reducer();
+    const std::int64_t powers = block_rows_ * kSliceStride, logits = block_rows_ * stride_;
+    memory_ =
+        AlignedBuffer(static_cast<std::size_t>((powers + 2 * logits) * kFloatBytes), "a slice of logits");
+    powers_ = memory_.floats();
+    base_logits_ = powers_ + powers;
+    logits_ = base_logits_ + logits;
   }
 
   void run(std::span<const Window> windows) {
@@ -81,6 +103,18 @@ class Lockstep {
   struct OfWindow {
     std::vector<std::int64_t> scored;
     std::vector<std::vector<TokenDivergence>> tokens;
+  };
+
+  // Candidates with one vocabulary, and what the baseline has of it, for each position of a block.
+  struct Group {
+    std::int64_t vocab;
+    std::vector<std::size_t> members;
+    std::vector<LogitSummary> of_base;
+  };
+  // What a candidate has of a position.
+  struct Row {
+    LogitSummary summary;
+    double weighed = 0;
   };
 
   bool is_live(std::size_t candidate) const { return result_.candidates[candidate].failure.empty(); }
@@ -133,45 +167,58 @@ class Lockstep {
     forward(base_, parts);
     for (std::size_t c = 0; c < candidates_.size(); ++c)
       if (is_live(c)) attempt(c, [&] { forward(candidates_[c], parts); });
-    const auto most = static_cast<std::size_t>(slice_rows_);
+    const auto most = static_cast<std::size_t>(block_rows_);
     for (std::size_t first = 0; first < positions.size(); first += most)
       compare(std::span(positions).subspan(first, std::min(most, positions.size() - first)));
   }
 
-  // Logits of the positions, [positions][vocab].
-  static void read_logits(Program& program, std::span<const Position> slice, std::vector<float>& logits) {
-    std::vector<std::int64_t> rows;
-    for (const Position& position : slice) rows.push_back(position.row);
-    program.head(rows, LogitsSink{std::span(logits).first(slice.size() *
-                                                          static_cast<std::size_t>(program.plan().vocab))});
+  // Ids of the vocabulary.
+  struct Slice {
+    std::int64_t first, end;
+    std::int64_t count_below(std::int64_t vocab) const { return std::min(end, vocab) - first; }
+  };
+
+  // The ids of `slice` of the block's logits, or all at once where they come so.
+  void read_logits(Program& program, const Slice& slice, float* logits) {
+    if (is_sliced_)
+      return program.head_slice(block_, {.first = slice.first,
+                                         .count = slice.count_below(program.plan().vocab),
+                                         .logits = logits,
+                                         .stride = stride_});
+    const std::int64_t vocab = program.plan().vocab, rows = std::ssize(block_);
+    program.head(block_, LogitsSink{{logits, static_cast<std::size_t>(rows * vocab)}});
   }
 
-  static std::span<const float> row_of(const Program& program, const std::vector<float>& logits,
-                                       std::size_t i, std::int64_t vocab) {
-    return std::span(logits).subspan(i * static_cast<std::size_t>(program.plan().vocab),
-                                     static_cast<std::size_t>(vocab));
+  // Where the ids of `slice` of row i lie that both models have.
+  std::span<const float> logits_of(const float* logits, const Program& program, std::size_t i,
+                                   const Slice& slice, std::int64_t vocab) const {
+    const std::int64_t row = static_cast<std::int64_t>(i);
+    const float* begin =
+        is_sliced_ ? logits + row * stride_ : logits + row * program.plan().vocab + slice.first;
+    return {begin, static_cast<std::size_t>(slice.count_below(vocab))};
   }
 
+  // Calls task(i) for the rows of the block, and gives the first for which it is false, or none.
   template <typename Task>
-  void for_each(std::size_t count, const Task& task) const {
+  std::optional<std::size_t> first_false(const Task& task) {
+    const auto rows = static_cast<std::int64_t>(block_.size());
+    is_done_.assign(block_.size(), 0);
+    const auto run = [&](std::int64_t group) {
+      const std::int64_t end = std::min(rows, (group + 1) * kRowsOfTask);
+      for (std::int64_t row = group * kRowsOfTask; row < end; ++row) {
+        const auto i = static_cast<std::size_t>(row);
+        is_done_[i] = task(i) ? 1 : 0;
+      }
+    };
+    const std::int64_t groups = (rows + kRowsOfTask - 1) / kRowsOfTask;
     if (options_.pool == nullptr) {
-      for (std::size_t i = 0; i < count; ++i) task(i);
+      for (std::int64_t group = 0; group < groups; ++group) run(group);
     } else {
-      options_.pool->run(static_cast<std::int64_t>(count),
-                         [&](std::int64_t i) { task(static_cast<std::size_t>(i)); });
+      options_.pool->run(groups, run);
     }
-  }
-
-  // Summaries of the baseline's first `vocab` logits of each position.
-  void summarize_base(std::span<const Position> slice, std::int64_t vocab) {
-    if (summarized_vocab_ == vocab) return;
-    of_base_.resize(slice.size());
-    for_each(slice.size(), [&](std::size_t i) {
-      of_base_[i] = summary_of(row_of(*base_.program, base_logits_, i, vocab));
-    });
-    for (std::size_t i = 0; i < slice.size(); ++i)
-      if (!of_base_[i]) throw Error("the baseline's {}", not_finite(slice[i].target));
-    summarized_vocab_ = vocab;
+    const auto found = std::find(is_done_.begin(), is_done_.end(), 0);
+    if (found == is_done_.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - is_done_.begin());
   }
 
   static std::string not_finite(std::int64_t target) {
@@ -181,35 +228,93 @@ class Lockstep {
         target);
   }
 
-  void compare(std::span<const Position> slice) {
-    read_logits(*base_.program, slice, base_logits_);
-    summarized_vocab_ = 0;
-    summarize_base(slice, base_.program->plan().vocab);
-    for (const Position& position : slice) by_window_[position.window].scored.push_back(position.target);
-    std::vector<TokenDivergence> found(slice.size());
-    std::vector<char> is_finite(slice.size());
-    for (std::size_t c = 0; c < candidates_.size(); ++c) {
-      if (!is_live(c)) continue;
-      Program& program = *candidates_[c].program;
-      const std::int64_t vocab = result_.candidates[c].vocab;
-      summarize_base(slice, vocab);
-      attempt(c, [&] {
-        read_logits(program, slice, logits_);
-        for_each(slice.size(), [&](std::size_t i) {
-          const auto candidate = row_of(program, logits_, i, vocab);
-          const std::optional<LogitSummary> summary = summary_of(candidate);
-          is_finite[i] = summary.has_value();
-          if (summary)
-            found[i] = divergence_of(row_of(*base_.program, base_logits_, i, vocab), *of_base_[i], candidate,
-                                     *summary, ids_[static_cast<std::size_t>(slice[i].target)]);
-        });
-        for (std::size_t i = 0; i < slice.size(); ++i) {
-          if (is_finite[i] == 0) throw Error("the {}", not_finite(slice[i].target));
-          std::vector<std::vector<TokenDivergence>>& tokens = by_window_[slice[i].window].tokens;
-          tokens.resize(candidates_.size());
-          tokens[c].push_back(found[i]);
+  TokenId target_of(const Position& position) const {
+    return ids_[static_cast<std::size_t>(position.target)];
+  }
+
+  // The baseline's ids that the group has too, and their powers, which stay in powers_.
+  void add_base(std::span<const Position> block, const Slice& slice, Group& group) {
+    const auto bad = first_false([&](std::size_t i) {
+      const auto scales =
+          add_slice(group.of_base[i], logits_of(base_logits_, *base_.program, i, slice, group.vocab),
+                    static_cast<TokenId>(slice.first), target_of(block[i]), *reducer_,
+                    powers_ + static_cast<std::int64_t>(i) * kSliceStride);
+      if (scales) scales_[i] = *scales;
+      return scales.has_value();
+    });
+    if (bad) throw Error("the baseline's {}", not_finite(block[*bad].target));
+  }
+
+  void add_candidate(std::span<const Position> block, const Slice& slice, std::size_t c) {
+    const Program& program = *candidates_[c].program;
+    const std::int64_t vocab = result_.candidates[c].vocab;
+    const auto bad = first_false([&](std::size_t i) {
+      const auto of_base = logits_of(base_logits_, *base_.program, i, slice, vocab),
+                 logits = logits_of(logits_, program, i, slice, vocab);
+      const float* powers = powers_ + static_cast<std::int64_t>(i) * kSliceStride;
+      Row& row = rows_[c][i];
+      row.weighed = row.weighed * scales_[i].earlier +
+                    scales_[i].own * reducer_->weigh(powers, of_base.data(), logits.data(),
+                                                     static_cast<std::int64_t>(logits.size()));
+      std::array<float, kHeadSlice> unused;  // the candidate's own powers
+      return add_slice(row.summary, logits, static_cast<TokenId>(slice.first), target_of(block[i]), *reducer_,
+                       unused.data())
+          .has_value();
+    });
+    if (bad) throw Error("the {}", not_finite(block[*bad].target));
+  }
+
+  // Slice by slice, all models: the baseline's is held while each candidate's is beside it.
+  void compare_slices(std::span<const Position> block) {
+    for (Group& group : groups_) group.of_base.assign(block.size(), {});
+    const std::int64_t vocab = base_.program->plan().vocab;
+    for (std::int64_t first = 0; first < vocab; first += kHeadSlice) {
+      const Slice slice{first, first + kHeadSlice};
+      read_logits(*base_.program, slice, base_logits_);
+      for (Group& group : groups_) {
+        if (slice.count_below(group.vocab) <= 0) continue;
+        add_base(block, slice, group);
+        for (const std::size_t c : group.members)
+          if (is_live(c))
+            attempt(c, [&] {
+              read_logits(*candidates_[c].program, slice, logits_);
+              add_candidate(block, slice, c);
+            });
+      }
+    }
+  }
+
+  // Candidate by candidate, of a device that gives whole rows of logits.
+  void compare_rows(std::span<const Position> block) {
+    read_logits(*base_.program, {}, base_logits_);
+    for (Group& group : groups_)
+      for (const std::size_t c : group.members) {
+        if (!is_live(c)) continue;
+        attempt(c, [&] { read_logits(*candidates_[c].program, {}, logits_); });
+        group.of_base.assign(block.size(), {});
+        for (std::int64_t first = 0; first < group.vocab; first += kHeadSlice) {
+          const Slice slice{first, first + kHeadSlice};
+          add_base(block, slice, group);
+          if (is_live(c)) attempt(c, [&] { add_candidate(block, slice, c); });
         }
-      });
+      }
+  }
+
+  void compare(std::span<const Position> block) {
+    block_.clear();
+    for (const Position& position : block) block_.push_back(position.row);
+    scales_.resize(block.size());
+    rows_.assign(candidates_.size(), std::vector<Row>(block.size()));
+    is_sliced_ ? compare_slices(block) : compare_rows(block);
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      OfWindow& window = by_window_[block[i].window];
+      window.scored.push_back(block[i].target);
+      window.tokens.resize(candidates_.size());
+      for (const Group& group : groups_)
+        for (const std::size_t c : group.members)
+          if (is_live(c))
+            window.tokens[c].push_back(
+                divergence_of(group.of_base[i], rows_[c][i].summary, rows_[c][i].weighed));
     }
   }
 
@@ -229,9 +334,17 @@ class Lockstep {
   std::span<const TokenId> ids_;
   const DivergenceOptions& options_;
   Divergence& result_;
-  std::int64_t step_rows_ = 0, slice_rows_ = 0, summarized_vocab_ = 0;
-  std::vector<float> base_logits_, logits_;
-  std::vector<std::optional<LogitSummary>> of_base_;
+  std::vector<Group> groups_;
+  std::int64_t step_rows_ = 0, block_rows_ = 0, stride_ = 0;
+  bool is_sliced_ = false;
+  const LogitReducer* reducer_ = nullptr;
+  AlignedBuffer memory_;
+  float *powers_ = nullptr, *base_logits_ = nullptr, *logits_ = nullptr;  // [block_rows_] in memory_
+  // Of the block that is compared.
+  std::vector<std::int64_t> block_;     // its rows in the step
+  std::vector<std::vector<Row>> rows_;  // by candidate
+  std::vector<SliceScales> scales_;
+  std::vector<char> is_done_;
   std::span<const Window> windows_;
   std::vector<OfWindow> by_window_;
 };

@@ -38,8 +38,12 @@ struct Divergence {
   std::vector<CandidateDivergence> candidates;
 };
 
-// Logits of one slice of positions, of the baseline and of one candidate, take at most this, whatever the
-// vocabulary; where one position of both needs more, a slice is one position.
+// What a pass holds of logits, whatever the vocabulary and however many the candidates: a slice of the
+// baseline's, its powers, and a slice of one candidate's, of `rows` positions. A device that gives whole rows
+// alone (Program::has_head_slices) takes as many positions as fit kDivergenceBytes, or one.
+constexpr std::int64_t divergence_bytes(std::int64_t rows) {
+  return 3 * rows * (kHeadSlice + 16) * static_cast<std::int64_t>(sizeof(float));
+}
 inline constexpr std::int64_t kDivergenceBytes = std::int64_t{32} << 20;
 
 // One pass over the baseline, however many the candidates. The windows are those of score() (scorer.h). A

@@ -11,7 +11,7 @@ namespace assay {
 namespace {
 
 // Sums run in so many lanes side by side, which compilers turn into vectors.
-constexpr std::size_t kLanes = 8;
+constexpr std::int64_t kLanes = 8;
 
 // exp(x) for x <= 0 within two units of the last place, after expf() of Moshier's Cephes; below -87, where
 // float32 leaves its normal range, 0.
@@ -32,94 +32,126 @@ inline float exp_of_negative(float x) {
   return x < kLowest ? 0 : y * power;
 }
 
-double total(const double (&lanes)[kLanes]) {
+SliceSums sum_logits(const float* x, std::int64_t n, float* powers) noexcept {
+  SliceSums sums{.max = x[0], .is_finite = true};
+  for (std::int64_t i = 0; i < n; ++i) {
+    sums.max = x[i] > sums.max ? x[i] : sums.max;
+    sums.is_finite &= std::fabs(x[i]) <= std::numeric_limits<float>::max();
+  }
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j) {
+      powers[i + j] = exp_of_negative(x[i + j] - sums.max);
+      lanes[j] += static_cast<double>(powers[i + j]);
+    }
+  for (; i < n; ++i) {
+    powers[i] = exp_of_negative(x[i] - sums.max);
+    lanes[0] += static_cast<double>(powers[i]);
+  }
+  for (const double lane : lanes) sums.sum += lane;
+  return sums;
+}
+
+// Differences of floats are exact in double.
+double weigh_logits(const float* powers, const float* x, const float* y, std::int64_t n) noexcept {
+  double lanes[kLanes] = {};
+  const auto term = [&](std::int64_t i) {
+    return static_cast<double>(powers[i]) * (static_cast<double>(x[i]) - static_cast<double>(y[i]));
+  };
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += term(i + j);
+  for (; i < n; ++i) lanes[0] += term(i);
   double sum = 0;
   for (const double lane : lanes) sum += lane;
   return sum;
 }
 
-double sum_of_exp(std::span<const float> logits, float max) {
-  double lanes[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes)
-    for (std::size_t j = 0; j < kLanes; ++j)
-      lanes[j] += static_cast<double>(exp_of_negative(logits[i + j] - max));
-  for (; i < logits.size(); ++i) lanes[0] += static_cast<double>(exp_of_negative(logits[i] - max));
-  return total(lanes);
-}
-
-bool are_finite(std::span<const float> logits) {
-  bool all = true;
-  for (const float logit : logits) all &= std::fabs(logit) <= std::numeric_limits<float>::max();
-  return all;
-}
-
 // An id enters in front of those whose logits are lower, so that of equals the lower id stays in front.
-void find_top(std::span<const float> logits, LogitSummary& summary) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const auto logit_at = [&](int place) {
-      return logits[static_cast<std::size_t>(summary.top[static_cast<std::size_t>(place)])];
-    };
-    if (summary.tops == kTopTokens && logits[i] <= logit_at(kTopTokens - 1)) continue;
-    int place = std::min(summary.tops, kTopTokens - 1);
-    for (; place > 0 && logits[i] > logit_at(place - 1); --place)
-      summary.top[static_cast<std::size_t>(place)] = summary.top[static_cast<std::size_t>(place - 1)];
-    summary.top[static_cast<std::size_t>(place)] = static_cast<TokenId>(i);
-    summary.tops = std::min(summary.tops + 1, kTopTokens);
+void enter_top(LogitSummary& summary, float logit, TokenId id) {
+  int place = std::min(summary.tops, kTopTokens - 1);
+  const auto at = [](int i) { return static_cast<std::size_t>(i); };
+  for (; place > 0 && logit > summary.top_logits[at(place - 1)]; --place) {
+    summary.top[at(place)] = summary.top[at(place - 1)];
+    summary.top_logits[at(place)] = summary.top_logits[at(place - 1)];
   }
-  summary.max = logits[static_cast<std::size_t>(summary.top[0])];
-  if (summary.tops > 1) summary.margin = summary.max - logits[static_cast<std::size_t>(summary.top[1])];
+  summary.top[at(place)] = id;
+  summary.top_logits[at(place)] = logit;
+  summary.tops = std::min(summary.tops + 1, kTopTokens);
 }
 
-// The sum of exp(x - max) ((x - max) - (y - other_max)): differences are exact in double.
-double weighted_difference(std::span<const float> x, float max, std::span<const float> y, float other_max) {
-  const double shift = static_cast<double>(max) - static_cast<double>(other_max);
-  double lanes[kLanes] = {};
-  const auto term = [&](std::size_t i) {
-    return static_cast<double>(exp_of_negative(x[i] - max)) *
-           (static_cast<double>(x[i]) - static_cast<double>(y[i]) - shift);
+// Most runs of logits hold none of the highest: a loop that compilers make vectors of passes them by.
+void find_top(LogitSummary& summary, std::span<const float> logits, TokenId first) {
+  constexpr std::size_t kAtOnce = 64;
+  const auto enters = [&](float logit) {
+    return summary.tops < kTopTokens || logit > summary.top_logits[kTopTokens - 1];
   };
-  std::size_t i = 0;
-  for (; i + kLanes <= x.size(); i += kLanes)
-    for (std::size_t j = 0; j < kLanes; ++j) lanes[j] += term(i + j);
-  for (; i < x.size(); ++i) lanes[0] += term(i);
-  return total(lanes);
+  for (std::size_t begin = 0; begin < logits.size(); begin += kAtOnce) {
+    const std::size_t end = std::min(begin + kAtOnce, logits.size());
+    if (summary.tops == kTopTokens) {
+      const float least = summary.top_logits[kTopTokens - 1];
+      int any = 0;
+      for (std::size_t i = begin; i < end; ++i) any |= logits[i] > least ? 1 : 0;
+      if (any == 0) continue;
+    }
+    for (std::size_t i = begin; i < end; ++i)
+      if (enters(logits[i])) enter_top(summary, logits[i], first + static_cast<TokenId>(i));
+  }
 }
 
-double nll_of(std::span<const float> logits, const LogitSummary& summary, TokenId target) {
-  return summary.log_sum -
-         (static_cast<double>(logits[static_cast<std::size_t>(target)]) - static_cast<double>(summary.max));
+constexpr LogitReducer kPortable{sum_logits, weigh_logits};
+
+double nll_of(const LogitSummary& summary) {
+  return summary.log_sum_exp() - static_cast<double>(summary.target_logit);
 }
 
 }  // namespace
 
-std::optional<LogitSummary> summary_of(std::span<const float> logits) {
-  if (logits.empty() || !are_finite(logits)) return std::nullopt;
-  LogitSummary summary;
-  find_top(logits, summary);
-  summary.log_sum = std::log(sum_of_exp(logits, summary.max));
-  return summary;
+double LogitSummary::log_sum_exp() const {
+  return max + std::log(sum);
 }
 
-TokenDivergence divergence_of(std::span<const float> base, const LogitSummary& of_base,
-                              std::span<const float> candidate, const LogitSummary& of_candidate,
-                              TokenId target) {
+std::optional<SliceScales> add_slice(LogitSummary& summary, std::span<const float> logits, TokenId first,
+                                     TokenId target, const LogitReducer& reducer, float* powers) {
+  const SliceSums own = reducer.sum(logits.data(), static_cast<std::int64_t>(logits.size()), powers);
+  if (!own.is_finite) return std::nullopt;
+  if (summary.tops < kTopTokens || own.max > summary.top_logits[kTopTokens - 1])
+    find_top(summary, logits, first);
+  if (target >= first && target - first < static_cast<TokenId>(logits.size()))
+    summary.target_logit = logits[static_cast<std::size_t>(target - first)];
+  const double highest = static_cast<double>(own.max);
+  SliceScales scales;
+  if (summary.sum == 0) {
+    summary.max = highest;
+  } else {
+    const double max = std::max(summary.max, highest);
+    scales = {std::exp(summary.max - max), std::exp(highest - max)};
+    summary.max = max;
+  }
+  summary.sum = summary.sum * scales.earlier + own.sum * scales.own;
+  return scales;
+}
+
+TokenDivergence divergence_of(const LogitSummary& base, const LogitSummary& candidate, double weighed) {
   TokenDivergence d;
-  const double sum = std::exp(of_base.log_sum);
-  d.kl = weighted_difference(base, of_base.max, candidate, of_candidate.max) / sum +
-         (of_candidate.log_sum - of_base.log_sum);
-  d.nll_base = nll_of(base, of_base, target);
-  d.nll = nll_of(candidate, of_candidate, target);
+  d.kl = weighed / base.sum + (candidate.log_sum_exp() - base.log_sum_exp());
+  d.nll_base = nll_of(base);
+  d.nll = nll_of(candidate);
   d.p_base = static_cast<float>(std::exp(-d.nll_base));
   d.p = static_cast<float>(std::exp(-d.nll));
-  d.same_top1 = of_base.top[0] == of_candidate.top[0];
-  const auto end = of_candidate.top.begin() + of_candidate.tops;
+  d.same_top1 = base.top[0] == candidate.top[0];
+  const auto end = candidate.top.begin() + candidate.tops;
   int shared = 0;
-  for (int i = 0; i < of_base.tops; ++i)
-    shared += std::find(of_candidate.top.begin(), end, of_base.top[static_cast<std::size_t>(i)]) != end;
-  d.top5 = static_cast<float>(shared) / static_cast<float>(of_base.tops);
-  d.base_margin = of_base.margin;
+  for (int i = 0; i < base.tops; ++i)
+    shared += std::find(candidate.top.begin(), end, base.top[static_cast<std::size_t>(i)]) != end;
+  d.top5 = static_cast<float>(shared) / static_cast<float>(base.tops);
+  d.base_margin = base.margin();
   return d;
+}
+
+const LogitReducer& portable_logit_reducer() {
+  return kPortable;
 }
 
 }  // namespace assay

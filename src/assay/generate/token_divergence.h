@@ -1,4 +1,5 @@
-// How far one next-token distribution is from another: the arithmetic on the logits of one position.
+// How far one next-token distribution is from another: the arithmetic on the logits of one position, which
+// come in slices of ascending ids, so that those of a large vocabulary never stand in memory together.
 #pragma once
 
 #include <array>
@@ -6,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "assay/backend/head.h"
 #include "assay/base/token_id.h"
 
 namespace assay {
@@ -22,23 +24,34 @@ struct TokenDivergence {
   float base_margin = 0;         // the baseline's top-1 minus top-2 log-probability
 };
 
-// What is needed of the logits of one position, beside themselves.
+// What is known of a model's logits of one position so far.
 struct LogitSummary {
-  float max = 0;
-  double log_sum = 0;                     // the logarithm of the sum of exp(logit - max)
-  std::array<TokenId, kTopTokens> top{};  // the highest, ties by the lowest id
-  int tops = 0;                           // how many of them there are: a vocabulary may have fewer
-  float margin = 0;                       // the highest minus the second
+  double max = 0, sum = 0;                     // the sum of exp(logit - max)
+  std::array<TokenId, kTopTokens> top{};       // the highest, ties by the lowest id
+  std::array<float, kTopTokens> top_logits{};  // theirs
+  int tops = 0;                                // how many there are: a vocabulary may have fewer
+  float target_logit = 0;                      // the true token's
+
+  double log_sum_exp() const;
+  float margin() const { return tops > 1 ? top_logits[0] - top_logits[1] : 0; }
 };
 
-// Empty where a logit is not finite. exp() is taken in float32 and summed in double, in an order that
-// depends on the number of logits alone.
-std::optional<LogitSummary> summary_of(std::span<const float> logits);
+// By what sums of earlier slices, and those of this one, are multiplied to stand beside each other.
+struct SliceScales {
+  double earlier = 0, own = 1;
+};
 
-// `base` and `candidate` have the same length, which `target` is below. Equal logits give exactly 0. The
-// rounding of exp() leaves about 1e-7 nats, which may be below 0.
-TokenDivergence divergence_of(std::span<const float> base, const LogitSummary& of_base,
-                              std::span<const float> candidate, const LogitSummary& of_candidate,
-                              TokenId target);
+// Takes the slice of logits from id `first` on; powers[i] becomes exp(logits[i] - the slice's highest).
+// Empty where a logit is not finite.
+std::optional<SliceScales> add_slice(LogitSummary& summary, std::span<const float> logits, TokenId first,
+                                     TokenId target, const LogitReducer& reducer, float* powers);
+
+// `weighed` is the sum over all slices of exp(base - its highest) * (base - candidate), put together by the
+// baseline's SliceScales. Equal logits give exactly 0. The rounding of exp() leaves about 1e-7 nats, which
+// may be below 0.
+TokenDivergence divergence_of(const LogitSummary& base, const LogitSummary& candidate, double weighed);
+
+// Sums over a slice for logits of a device without kernels for it (Program::logit_reducer()).
+const LogitReducer& portable_logit_reducer();
 
 }  // namespace assay

@@ -61,6 +61,8 @@ struct RuleOutcome {
   std::vector<ComparedRow> broken;        // that break it
   std::vector<std::string> beyond_limit;  // rows that break a rule of quality, with place and figure
   std::vector<std::string> failed;        // cases that B could not run, which break every rule
+  // Limits of quality, of this rule and others, whose verdicts are corrected together; 0 for other rules.
+  int limits_judged = 0;
   bool is_broken() const { return !broken.empty() || !beyond_limit.empty() || !failed.empty(); }
   // Relative: differences from here on are found with a chance of 90 %; of bytes 0, since any is.
   double detectable_difference = 0;
@@ -70,11 +72,27 @@ struct RuleOutcome {
 // judges nothing, where a row that it should judge has no test, and where nothing is broken but a difference
 // of kShown margins would have been missed too often: a gate that looks away is none. A difference of all
 // cases shows in any of them, or in all together; one of perplexity in its own row alone. A margin of 0 asks
-// for what can be found at all. Rules of quality are judged as judge_limit() says, accuracies of all rows
-// corrected together; an Error names the first row that is undecided, where none breaks the rule.
+// for what can be found at all. Rules of quality are judged as judge_limits() says; an Error names the first
+// row that is undecided, where none breaks the rule.
 inline constexpr double kShown = 2;
-RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule);
+// The rule at `which`.
+RuleOutcome judge_rule(const ComparedResults& compared, std::span<const FailureRule> rules,
+                       std::size_t which);
+inline RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule) {
+  return judge_rule(compared, std::span(&rule, 1), 0);
+}
 // The same of rows of quality alone, by a rule of quality.
-RuleOutcome judge_quality(std::span<const QualityRow> rows, const FailureRule& rule);
+RuleOutcome judge_quality(std::span<const QualityRow> rows, std::span<const FailureRule> rules,
+                          std::size_t which);
+
+// Every row beside every rule of quality that is about its figure, corrected together (quality_gate.h).
+struct JudgedLimit {
+  std::size_t rule = 0;  // its place
+  const QualityRow* row = nullptr;
+  double p_value = 1;
+  int divisor = 1;  // divides the error level
+  LimitVerdict verdict = LimitVerdict::undecided;
+};
+std::vector<JudgedLimit> judge_limits(std::span<const QualityRow> rows, std::span<const FailureRule> rules);
 
 }  // namespace assay

@@ -13,8 +13,6 @@ namespace assay {
 
 namespace {
 
-constexpr double kAnyFalseFall = 0.05;  // the chance of one in accuracy among all rows
-
 struct RuleName {
   std::string_view name;
   FailureRule::What what;
@@ -118,38 +116,55 @@ std::vector<FailureRule> failure_rules(const std::string& text) {
   return rules;
 }
 
-RuleOutcome judge_quality(std::span<const QualityRow> rows, const FailureRule& rule) {
-  const std::string_view tag = metric_of(rule);
-  std::vector<const QualityRow*> judged;
+std::vector<JudgedLimit> judge_limits(std::span<const QualityRow> rows, std::span<const FailureRule> rules) {
+  std::vector<JudgedLimit> all;
   std::vector<double> p_values;
-  for (const QualityRow& row : rows)
-    if (row.metric == tag) {
-      judged.push_back(&row);
-      p_values.push_back(statistics::mcnemar_p_value(row.counts));
-    }
-  if (judged.empty()) throw Error("'{}' cannot be judged: no case measured {}", rule.text, metric(tag).title);
-  const std::vector<int> divisors = statistics::holm_divisors(p_values, kAnyFalseFall);
+  for (std::size_t r = 0; r < rules.size(); ++r)
+    for (const QualityRow& row : rows)
+      if (row.metric == metric_of(rules[r])) {
+        all.push_back({.rule = r, .row = &row, .p_value = limit_p_value(row, rules[r].margin)});
+        p_values.push_back(all.back().p_value);
+      }
+  const std::vector<int> divisors = statistics::holm_divisors(p_values, kFalseLimitVerdict);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].divisor = divisors[i];
+    all[i].verdict = judge_limit(*all[i].row, rules[all[i].rule].margin, divisors[i]);
+  }
+  return all;
+}
+
+RuleOutcome judge_quality(std::span<const QualityRow> rows, std::span<const FailureRule> rules,
+                          std::size_t which) {
+  const FailureRule& rule = rules[which];
   RuleOutcome outcome;
   std::string undecided;
-  for (std::size_t i = 0; i < judged.size(); ++i) {
-    const QualityRow& row = *judged[i];
-    const LimitVerdict verdict = judge_limit(row, rule.margin, divisors[i]);
-    if (verdict == LimitVerdict::broken)
+  bool is_judged = false;
+  const std::vector<JudgedLimit> all = judge_limits(rows, rules);
+  for (const JudgedLimit& limit : all) {
+    if (limit.rule != which) continue;
+    is_judged = true;
+    const QualityRow& row = *limit.row;
+    if (limit.verdict == LimitVerdict::broken)
       outcome.beyond_limit.push_back(fmt::format("{}: {}", row.place(), broken_limit(row, rule.margin)));
-    if (verdict == LimitVerdict::undecided && undecided.empty())
-      undecided = fmt::format("{}: {}", row.place(), undecided_limit(row, rule.margin));
+    if (limit.verdict == LimitVerdict::undecided && undecided.empty())
+      undecided = fmt::format("{}: {}", row.place(), undecided_limit(row, rule.margin, limit.divisor));
   }
+  if (!is_judged)
+    throw Error("'{}' cannot be judged: no case measured {}", rule.text, metric(metric_of(rule)).title);
   if (!outcome.is_broken() && !undecided.empty()) throw Error("'{}' is undecided: {}", rule.text, undecided);
+  outcome.limits_judged = static_cast<int>(all.size());
   return outcome;
 }
 
-RuleOutcome judge_rule(const ComparedResults& compared, const FailureRule& rule) {
+RuleOutcome judge_rule(const ComparedResults& compared, std::span<const FailureRule> rules,
+                       std::size_t which) {
+  const FailureRule& rule = rules[which];
   const std::string tag(metric_of(rule));
   if (rule.is_limit() || rule.what == FailureRule::What::accuracy) {
     const bool has_rows = std::any_of(compared.quality.begin(), compared.quality.end(),
                                       [&](const QualityRow& row) { return row.metric == tag; });
     RuleOutcome outcome;
-    if (has_rows || compared.failed.empty()) outcome = judge_quality(compared.quality, rule);
+    if (has_rows || compared.failed.empty()) outcome = judge_quality(compared.quality, rules, which);
     outcome.failed = compared.failed;
     return outcome;
   }

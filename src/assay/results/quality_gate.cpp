@@ -6,12 +6,11 @@
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/statistics/divergence_statistics.h"
+#include "assay/statistics/replicates.h"
 
 namespace assay {
 
 namespace {
-
-constexpr double kFalseFalls = 0.05;  // the chance of any
 
 bool is_accuracy(const QualityRow& row) {
   return row.metric == kAccuracyMetric;
@@ -33,6 +32,19 @@ std::string figure_with_interval(const QualityRow& row) {
   if (row.interval)
     text += fmt::format(" [{:.4g}, {:.4g}]", scale * row.interval->low, scale * row.interval->high);
   return text + (row.metric == kKlMetric ? " nats per token" : " %");
+}
+
+// Two less than a mean of normal blocks has: those of a divergence are skewed, and err more often far out.
+double degrees_of(const QualityRow& row) {
+  return std::max(1.0, static_cast<double>(row.count / statistics::kDivergenceBlock) - 3);
+}
+
+// How many times as wide an interval is whose error level is divided.
+double widening(const QualityRow& row, int divisor) {
+  if (divisor <= 1) return 1;
+  const double degrees = degrees_of(row), level = row.interval->level;
+  return statistics::student_t_quantile(1 - (1 - level) / divisor, degrees) /
+         statistics::student_t_quantile(level, degrees);
 }
 
 void add_divergences(const ResultSet& a, const Row& row, std::vector<QualityRow>& all) {
@@ -81,7 +93,7 @@ void add_accuracy(const Row& old, const Row& now, std::vector<QualityRow>& all) 
 LimitVerdict judge_fall(const QualityRow& row, double limit, int divisor) {
   if (!row.untested.empty()) return LimitVerdict::undecided;
   const double fall = -row.counts.difference();
-  if (fall > limit && statistics::mcnemar_p_value(row.counts) <= kFalseFalls / divisor)
+  if (fall > limit && statistics::mcnemar_p_value(row.counts) <= kFalseLimitVerdict / divisor)
     return LimitVerdict::broken;
   if (row.has_equal_answers || limit <= 0 || (row.interval && row.interval->low >= -limit))
     return LimitVerdict::kept;
@@ -123,13 +135,26 @@ std::vector<QualityRow> quality_rows(const ResultSet& a, const ResultSet& b) {
   return all;
 }
 
+double limit_p_value(const QualityRow& row, double limit) {
+  if (is_accuracy(row)) return row.untested.empty() ? statistics::mcnemar_p_value(row.counts) : 1;
+  if (!row.interval) return 1;
+  const double away = std::abs(row.b - limit),
+               half = row.b > limit ? row.b - row.interval->low : row.interval->high - row.b;
+  if (half <= 0) return 0;  // all blocks are equal
+  const double degrees = degrees_of(row),
+               in_half = statistics::student_t_quantile(row.interval->level, degrees);
+  return statistics::student_t_tail(away / half * in_half, degrees);
+}
+
+std::string_view name_of(LimitVerdict verdict) {
+  return verdict == LimitVerdict::kept ? "kept" : verdict == LimitVerdict::broken ? "broken" : "undecided";
+}
+
 LimitVerdict judge_limit(const QualityRow& row, double limit, int divisor) {
   if (is_accuracy(row)) return judge_fall(row, limit, divisor);
-  if (!row.interval) return LimitVerdict::undecided;
-  const bool is_kl = row.metric == kKlMetric;
-  if (is_kl ? row.interval->low > limit : row.interval->high < limit) return LimitVerdict::broken;
-  return (is_kl ? row.interval->high <= limit : row.interval->low >= limit) ? LimitVerdict::kept
-                                                                            : LimitVerdict::undecided;
+  if (limit_p_value(row, limit) > kFalseLimitVerdict / divisor) return LimitVerdict::undecided;
+  return (row.metric == kKlMetric ? row.b > limit : row.b < limit) ? LimitVerdict::broken
+                                                                   : LimitVerdict::kept;
 }
 
 std::string broken_limit(const QualityRow& row, double limit) {
@@ -143,19 +168,29 @@ std::string broken_limit(const QualityRow& row, double limit) {
       -100 * row.interval->low, row.counts.lost, row.counts.gained, statistics::mcnemar_p_value(row.counts));
 }
 
-std::string undecided_limit(const QualityRow& row, double limit) {
+std::string undecided_limit(const QualityRow& row, double limit, int divisor) {
   if (is_accuracy(row)) return undecided_fall(row, limit);
   const auto fewest = statistics::kDivergenceBlock * static_cast<std::int64_t>(statistics::kMinForInterval);
   if (!row.interval)
     return fmt::format("its {} of {} comes from {} tokens, and an interval needs {}", figure_name(row),
                        figure_with_interval(row), row.count, fewest);
-  const double half = (row.interval->high - row.interval->low) / 2, away = std::abs(row.b - limit);
+  const double wider = widening(row, divisor);
+  QualityRow judged = row;
+  judged.interval->low = row.b - wider * (row.b - row.interval->low);
+  judged.interval->high = row.b + wider * (row.interval->high - row.b);
+  const double half = (judged.interval->high - judged.interval->low) / 2, away = std::abs(row.b - limit);
   const std::string remedy =
       away > 0.01 * half ? fmt::format("about {} tokens would decide",
                                        about(static_cast<double>(row.count) * std::pow(half / away, 2)))
                          : "no length of text is known to decide";
-  return fmt::format("its {} of {} has the limit of {} within its interval; {}", figure_name(row),
-                     figure_with_interval(row), limit_text(row, limit), remedy);
+  return fmt::format("its {} of {} has the limit of {} within its interval{}; {}", figure_name(row),
+                     figure_with_interval(judged), limit_text(row, limit),
+                     divisor > 1
+                         ? fmt::format(", whose error of 5 % is divided by {} for the limits that are "
+                                       "judged together (Holm)",
+                                       divisor)
+                         : "",
+                     remedy);
 }
 
 }  // namespace assay

@@ -33,18 +33,26 @@ struct QualityRow {
 // The divergences of B, then the accuracies that both measured.
 std::vector<QualityRow> quality_rows(const ResultSet& a, const ResultSet& b);
 
+// Limits that are judged together are a family of their own: the chance of any false verdict, "broken" or
+// "kept", is this at most (Holm 1979). Of each, how probable a figure as far from the limit would be if the
+// true one were at it: from its interval, by Student's t with three degrees of freedom fewer than it has
+// blocks of tokens. 1 where there is no interval; for an accuracy McNemar's p value of no change.
+inline constexpr double kFalseLimitVerdict = 0.05;
+double limit_p_value(const QualityRow& row, double limit);
+
 enum class LimitVerdict { kept, broken, undecided };
-// A KL divergence breaks its limit where its interval lies above it, an agreement where its interval lies
-// below, and both are undecided where the interval holds the limit or there is none. `limit` of an accuracy
-// is a fall, as a share: it is broken where McNemar's test at 5 % / divisor shows a fall and that of these
-// items is larger; undecided where nothing shows, the interval of the change reaches beyond the limit, and
-// these items would miss a fall of kShownFalls times it in more than one of ten cases. A limit of 0 asks for
-// what can be found at all.
+std::string_view name_of(LimitVerdict verdict);
+// A KL divergence or an agreement is on one side of its limit where its p value is 5 % / divisor at most, and
+// else undecided: with a divisor of 1, where its interval holds the limit. `limit` of an accuracy is a fall,
+// as a share: it is broken where McNemar's test at 5 % / divisor shows a fall and that of these items is
+// larger; undecided where nothing shows, the interval of the change reaches beyond the limit, and these items
+// would miss a fall of kShownFalls times it in more than one of ten cases. A limit of 0 asks for what can be
+// found at all.
 inline constexpr double kShownFalls = 2;
 LimitVerdict judge_limit(const QualityRow& row, double limit, int divisor = 1);
 
-// Clauses: what broke the limit, and what would decide.
+// Clauses: what broke the limit, and what would decide, where the error level is divided by `divisor`.
 std::string broken_limit(const QualityRow& row, double limit);
-std::string undecided_limit(const QualityRow& row, double limit);
+std::string undecided_limit(const QualityRow& row, double limit, int divisor = 1);
 
 }  // namespace assay

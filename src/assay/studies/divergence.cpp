@@ -5,6 +5,7 @@
 #include "assay/base/error.h"
 #include "assay/harness/journal.h"
 #include "assay/session/perplexity.h"
+#include "assay/session/sampled_text.h"
 #include "assay/studies/measured_divergence.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/session_result.h"
@@ -18,6 +19,11 @@ using Options = DivergenceStudyOptions;
 
 std::filesystem::path divergence_text(const Options& options) {
   return options.corpus ? *options.corpus : shipped_file("texts/evaluate.txt");
+}
+
+void check_sample(const Options& options) {
+  if (options.sample_tokens == 1)
+    throw FieldError("sample_tokens", "expected 0, or 2 tokens or more, found 1");
 }
 
 std::vector<TokenId> divergence_ids(const ExperimentContext& context, const RunConfig& configuration,
@@ -62,12 +68,12 @@ Value value_of_estimate(const statistics::Estimate& estimate) {
 }
 
 Row divergence_row(const MeasuredCandidate& candidate, const MeasuredDivergences& found,
-                   const std::filesystem::path& corpus) {
+                   const std::string& text) {
   Row row;
   row.scenario = Scenario::divergence;
   row.label = candidate.configuration.label();
   row.parameters = parameters_of(candidate.configuration, candidate.facts);
-  row.parameters.emplace_back("corpus", corpus.filename().string());
+  row.parameters.emplace_back("corpus", text);
   row.setting = setting_of(candidate.configuration, candidate.facts);
   if (candidate.configuration.model) row.parameters.emplace_back("model", *candidate.configuration.model);
   if (!candidate.figures) {
@@ -126,15 +132,23 @@ std::optional<KlComparison> compare_smallest(const MeasuredDivergences& found) {
 }
 
 ExperimentResult measure_divergence_study(const ExperimentContext& context, const Options& options) {
+  check_sample(options);
   const std::vector<RunConfig> configurations = chosen_to_diverge(context, options);
   ExperimentResult result;
   if (configurations.size() < 2) return result;
   const std::filesystem::path corpus = divergence_text(options);
   DivergeRequest request;
-  request.file = corpus.string();
   request.context = options.context;
-  request.stride = options.stride;
-  request.max_tokens = options.max_tokens;
+  if (options.sample_tokens > 0) {
+    request.sample_tokens = options.sample_tokens;
+  } else {
+    request.file = corpus.string();
+    request.stride = options.stride;
+    request.max_tokens = options.max_tokens;
+  }
+  const std::string text = options.sample_tokens > 0
+                               ? fmt::format("sample of {}", configurations.front().label())
+                               : corpus.filename().string();
   MeasuredDivergences found;
   try {
     // Workers of earlier studies would hold the same models a second time.
@@ -150,7 +164,7 @@ ExperimentResult measure_divergence_study(const ExperimentContext& context, cons
   result.is_interrupted = found.is_interrupted;
   for (const MeasuredCandidate& candidate : found.candidates)
     if (candidate.figures || !candidate.failure.empty())
-      result.rows.push_back(divergence_row(candidate, found, corpus));
+      result.rows.push_back(divergence_row(candidate, found, text));
     else if (found.was_late)
       result.left_out.push_back(
           {.study = "divergence", .what = candidate.configuration.label(), .reason = std::string(kSlower)});
@@ -160,6 +174,7 @@ ExperimentResult measure_divergence_study(const ExperimentContext& context, cons
 
 // It is no sweep: there is nothing to list, only to check.
 std::vector<Case> divergence_cases(const ExperimentContext& context, const Options& options) {
+  check_sample(options);
   read_corpus(divergence_text(options), context.baseline.newlines);
   diverging_configurations(context, options);
   return {};
@@ -168,20 +183,23 @@ std::vector<Case> divergence_cases(const ExperimentContext& context, const Optio
 TextWindows divergence_windows(const ExperimentContext& context, const Options& options) {
   std::int64_t window = options.context.value_or(context.context_length);
   for (const ContextModel& model : context.models) window = std::min(window, model.context_length);
+  if (options.sample_tokens > 0) {
+    window = std::min(window, kLongestSample);
+    return text_windows(context, Scenario::divergence, options.sample_tokens, window, window);
+  }
   const std::string text = read_corpus(divergence_text(options), context.baseline.newlines).text;
   return text_windows(context, Scenario::divergence,
                       std::min<std::int64_t>(std::ssize(encode(context, text)), options.max_tokens), window,
                       options.stride);
 }
 
-// Writing a logit down, softmax, KL and ranks, on two cores. Of a vocabulary of 50,257 it takes longer than
-// the forward passes of 124M parameters.
-constexpr double kComparison_s = 2e-8;
+// What two cores take to compare a logit of a candidate with the baseline's.
+constexpr double kComparison_s = 6e-10;
 
 double predicted_divergence_s(const ExperimentContext& context, const Options& options,
                               const PredictedSeconds& run_s_of) {
   // The LM head of all scored tokens, and the comparison of their logits.
-  constexpr double kBesidePrefill = 2;
+  constexpr double kBesidePrefill = 1.5;
   TextWindows windows = divergence_windows(context, options);
   double all = 0;
   for (const RunConfig& configuration : diverging_configurations(context, options)) {
@@ -191,12 +209,30 @@ double predicted_divergence_s(const ExperimentContext& context, const Options& o
   return all;
 }
 
-// A case for each configuration, which is loaded once. The baseline goes with all.
+// What the baseline takes to write a sample, eight sequences at a time.
+double sample_s(const ExperimentContext& context, const Options& options, const TextWindows& windows,
+                const CostOf& cost_of) {
+  if (options.sample_tokens == 0) return 0;
+  constexpr std::int64_t kTogether = 8;
+  const std::int64_t length = std::max<std::int64_t>(
+                         2, std::ssize(std::get<std::vector<TokenId>>(windows.one.prompts.front()))),
+                     sequences = (options.sample_tokens + length - 1) / length,
+                     together = std::min(kTogether, sequences);
+  const std::vector<Prompt> prompts(static_cast<std::size_t>(together), Prompt{std::vector<TokenId>{0}});
+  const CaseCost cost = cost_of(baseline_case(context, Scenario::divergence, "sample", prompts, length - 1));
+  return static_cast<double>((sequences + together - 1) / together) * (cost.prefill_s + cost.decode_s);
+}
+
+// A case for each configuration, which is loaded once. The baseline goes with all, and so does what the noise
+// floor is measured with, where that is none of them.
 void add_divergence_costs(const ExperimentContext& context, const Options& options, const CostOf& cost_of,
                           CostedStudy& costed) {
   costed.is_sweep = false;
   TextWindows windows = divergence_windows(context, options);
   const std::vector<RunConfig> configurations = diverging_configurations(context, options);
+  const auto pass_s = [&](const CaseCost& cost) {
+    return seconds_of(windows, cost) + kComparison_s * windows.scored * static_cast<double>(cost.vocab);
+  };
   for (const RunConfig& configuration : configurations) {
     windows.one.configuration = configuration;
     const CaseCost cost = cost_of(windows.one);
@@ -205,9 +241,17 @@ void add_divergence_costs(const ExperimentContext& context, const Options& optio
                             .configuration = configuration.key(),
                             .need = Need::divergence,
                             .load_s = cost.load_s,
-                            .once_s = seconds_of(windows, cost) +
-                                      kComparison_s * windows.scored * static_cast<double>(cost.vocab),
+                            .once_s = pass_s(cost),
                             .memory_share = cost.memory_share});
+  }
+  if (configurations.empty()) return;
+  CostedCase& baseline = costed.cases.front();
+  baseline.once_s += sample_s(context, options, windows, cost_of);
+  windows.one.configuration = floor_configuration(configurations.front());
+  if (std::find(configurations.begin(), configurations.end(), windows.one.configuration) ==
+      configurations.end()) {
+    const CaseCost floor = cost_of(windows.one);
+    baseline.once_s += floor.load_s + pass_s(floor);
   }
   add_precisions(context, options.precisions, configurations, costed);
 }
@@ -219,10 +263,17 @@ Study divergence_study() {
       {.name = "divergence",
        .title = "Divergence",
        .description = "Measure the KL divergence of precisions from the baseline on one text",
-       .options = with_more(text_options<Options>(),
-                            option("divergence-tokens", &Options::max_tokens,
-                                   "First tokens of the text on which divergence is measured",
-                                   {.min = 2, .name_in_run = "divergence-tokens", .field = "max_tokens"})),
+       .options = with_more(
+           with_more(text_options<Options>(),
+                     option("divergence-tokens", &Options::max_tokens,
+                            "First tokens of the text on which divergence is measured",
+                            {.min = 2, .name_in_run = "divergence-tokens", .field = "max_tokens"})),
+           option("sample", &Options::sample_tokens,
+                  "Measure divergence on so many tokens that the baseline writes, instead of a text",
+                  {.max = std::int64_t{1} << 20,
+                   .name_in_run = "sample",
+                   .shown_default = "0: the text",
+                   .field = "sample_tokens"})),
        .is_in_suite = true,
        .cases = divergence_cases,
        .run = measure_divergence_study,

@@ -17,23 +17,6 @@ namespace assay {
 
 namespace {
 
-// The baseline in the other of float32 and bfloat16.
-RunConfig floor_configuration(const RunConfig& baseline) {
-  RunConfig floor = baseline;
-  const bool is_bfloat16 = baseline.precision == Preset::bfloat16 || baseline.dtype == DType::bf16;
-  const bool is_plain = baseline.precision &&
-                        (*baseline.precision == Preset::float32 || *baseline.precision == Preset::float16 ||
-                         *baseline.precision == Preset::bfloat16);
-  if (is_plain) {
-    floor.dtype.reset();
-    floor.precision = is_bfloat16 ? Preset::float32 : Preset::bfloat16;
-  } else {
-    floor.dtype = is_bfloat16 ? DType::f32 : DType::bf16;
-  }
-  floor.float32_matmul.reset();
-  return resolved_for_device(floor);
-}
-
 // What a pass over the baseline found of its candidates.
 struct Pass {
   CorpusDivergence found;
@@ -197,6 +180,22 @@ class Measurement {
 
 }  // namespace
 
+RunConfig floor_configuration(const RunConfig& baseline) {
+  RunConfig floor = baseline;
+  const bool is_bfloat16 = baseline.precision == Preset::bfloat16 || baseline.dtype == DType::bf16;
+  const bool is_plain = baseline.precision &&
+                        (*baseline.precision == Preset::float32 || *baseline.precision == Preset::float16 ||
+                         *baseline.precision == Preset::bfloat16);
+  if (is_plain) {
+    floor.dtype.reset();
+    floor.precision = is_bfloat16 ? Preset::float32 : Preset::bfloat16;
+  } else {
+    floor.dtype = is_bfloat16 ? DType::f32 : DType::bf16;
+  }
+  floor.float32_matmul.reset();
+  return resolved_for_device(floor);
+}
+
 bool is_within_floor(const MeasuredCandidate& candidate, const MeasuredDivergences& all) {
   return candidate.figures && all.floor && candidate.figures->kl_mean.value < kFloorFactor * all.floor->value;
 }
@@ -224,7 +223,6 @@ std::vector<double> kl_of(std::span<const TokenDivergence> tokens) {
 }
 
 std::vector<DivergencePair> compare_pairs(std::span<const MeasuredCandidate> candidates) {
-  constexpr double kError = 0.05;
   std::vector<DivergencePair> pairs;
   std::vector<std::vector<double>> kl;
   for (const MeasuredCandidate& candidate : candidates) kl.push_back(kl_of(candidate.tokens));
@@ -234,10 +232,13 @@ std::vector<DivergencePair> compare_pairs(std::span<const MeasuredCandidate> can
         pairs.push_back({i, j, statistics::compare_divergence(kl[i], kl[j])});
   std::vector<double> p_values;
   for (const DivergencePair& pair : pairs) p_values.push_back(pair.paired.p_value);
-  const std::vector<int> divisors = statistics::holm_divisors(p_values, kError);
-  for (std::size_t i = 0; i < pairs.size(); ++i)
-    if (pairs[i].paired.blocks >= statistics::kMinForInterval && p_values[i] <= kError / divisors[i])
+  const std::vector<int> divisors = statistics::holm_divisors(p_values, kFalsePairVerdict);
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    pairs[i].divisor = divisors[i];
+    if (pairs[i].paired.blocks >= statistics::kMinForInterval &&
+        p_values[i] <= kFalsePairVerdict / divisors[i])
       pairs[i].verdict = pairs[i].paired.difference.value < 0 ? -1 : 1;
+  }
   return pairs;
 }
 

@@ -48,6 +48,9 @@ struct MeasuredDivergences {
   bool was_late = false;  // a pass would have begun too late: its candidates have neither tokens nor failure
 };
 
+// The baseline in the other of float32 and bfloat16, which the floor is measured with.
+RunConfig floor_configuration(const RunConfig& baseline);
+
 // Where the KL is below it, nothing shows more than the noise floor.
 inline constexpr double kFloorFactor = 3;
 bool is_within_floor(const MeasuredCandidate& candidate, const MeasuredDivergences& all);
@@ -61,11 +64,14 @@ statistics::DivergenceTokens divergence_tokens(std::span<const TokenDivergence> 
 std::vector<double> kl_of(std::span<const TokenDivergence> tokens);
 
 // All pairs of candidates that were measured, by place, each with the verdict of a family that is corrected
-// together (Holm): -1 the first diverges less, 1 more, 0 undecided.
+// together (Holm): -1 the first diverges less, 1 more, 0 undecided. The chance of any false one is this at
+// most.
+inline constexpr double kFalsePairVerdict = 0.05;
 struct DivergencePair {
   std::size_t first = 0, second = 0;
   statistics::PairedDivergence paired = {};
   int verdict = 0;
+  int divisor = 1;  // divides the error level
 };
 std::vector<DivergencePair> compare_pairs(std::span<const MeasuredCandidate> candidates);
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "assay/backend/constants.h"
+#include "assay/backend/head.h"
 #include "assay/plan/elementwise.h"
 
 namespace assay::cpu {
@@ -308,8 +309,7 @@ struct AttendArgs {
   }
 };
 
-// What holds the scales of 64 positions.
-inline constexpr std::int64_t kInt8ScaleBytes = 64 * 4;
+inline constexpr std::int64_t kInt8ScaleBytes = 64 * 4;  // what holds the scales of 64 positions
 
 // Puts the keys and values of consecutive positions of one head into a bfloat16 or an int8 cache. int8: a
 // scale of largest / 127 for each key and each value, codes = rint(x * (127 / largest)); all 0 where the
@@ -367,6 +367,7 @@ struct KernelTable {
   std::int64_t (*argmax)(const float* x, std::int64_t n) noexcept;
   // log(sum(exp(x))) of n floats, summed in double; NaN where argmax has none.
   double (*log_sum_exp)(const float* x, std::int64_t n) noexcept;
+  const LogitReducer* logits;  // in slices
   // Where each comes from, for listings.
   const char *linear_origin, *linear_tiles_origin, *norm_origin, *attend_origin, *attend_bfloat16_origin,
       *attend_int8_origin, *store_origin, *store_int8_origin, *argmax_origin, *log_sum_exp_origin,
@@ -375,8 +376,7 @@ struct KernelTable {
   bool uses_tiles;
 };
 
-// Positions in one block of the cache (backend.h: kKvBlock).
-inline constexpr std::int64_t kKvBlockPositions = 64;
+inline constexpr std::int64_t kKvBlockPositions = 64;  // in one block of the cache (backend.h: kKvBlock)
 // Rows of one attend call at most: they share each block of keys while it is in the nearest cache.
 inline constexpr std::int64_t kAttendRows = 48;
 inline constexpr std::int64_t kMaxHeadDim = 512;

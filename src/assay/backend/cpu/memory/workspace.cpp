@@ -147,7 +147,7 @@ std::vector<BufferForm> Workspace::forms() const {
   }
   const int head_planes = packed_.multiplies_tiles(packed_.head()) ? planes_for(packed_.head()) : 0;
   forms.push_back(
-      {packed_.width(plan.hidden), kHeadRows, head_planes == 0 || plan.has_candidate_search, head_planes});
+      {packed_.width(plan.hidden), kMaxRows, head_planes == 0 || plan.has_candidate_search, head_planes});
   forms.push_back({plan.vocab, kHeadRows, true, 0});
   return forms;
 }

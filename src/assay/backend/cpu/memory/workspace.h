@@ -80,7 +80,8 @@ class Workspace {
   std::int64_t bytes() const { return arena_.size(); }
 
   Buffer& operator[](BufferId id) { return buffers_[static_cast<std::size_t>(id)]; }
-  Buffer head_normed, logits;  // for kHeadRows rows
+  Buffer head_normed;  // for kMaxRows rows
+  Buffer logits;       // for kHeadRows rows
   Int8Inputs int8;
   // Activations of `rows` rows as int8 beside 4-bit codes.
   CodedRows coded_rows(std::int64_t rows) const;

@@ -11,22 +11,6 @@ namespace assay::cpu {
 
 namespace {
 
-NormArgs norm_args(const NormOp& op, const float* gain, const float* bias, const Buffer& in,
-                   const Buffer& out) {
-  return {.x = in.floats,
-          .x_stride = in.stride,
-          .gain = gain,
-          .bias = bias,
-          .epsilon = op.epsilon,
-          .subtracts_mean = op.kind == Norm::layer,
-          .y = out.floats,
-          .y_stride = out.stride,
-          .y_tiles = out.tiles,
-          .first_tile_row = 0,
-          .rows = 0,
-          .n = in.columns};
-}
-
 MemoryReport memory_of(const PackedPlan& packed, const Workspace& work) {
   MemoryReport report;
   for (const PackedWeight& w : packed.weights) {
@@ -46,6 +30,22 @@ bool is_gated(const PackedPlan& packed, std::size_t weight) {
 }
 
 }  // namespace
+
+NormArgs norm_args(const NormOp& op, const float* gain, const float* bias, const Buffer& in,
+                   const Buffer& out) {
+  return {.x = in.floats,
+          .x_stride = in.stride,
+          .gain = gain,
+          .bias = bias,
+          .epsilon = op.epsilon,
+          .subtracts_mean = op.kind == Norm::layer,
+          .y = out.floats,
+          .y_stride = out.stride,
+          .y_tiles = out.tiles,
+          .first_tile_row = 0,
+          .rows = 0,
+          .n = in.columns};
+}
 
 PredictedMemory predicted_memory(const Plan& plan, const KernelTable& table, int threads,
                                  std::int64_t tokens) {
@@ -69,6 +69,7 @@ Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTab
 }
 
 void Executor::build() {
+  normed_rows_.clear();
   candidates_.reset();
   pruner_.reset();
   attention_.reset();
@@ -156,6 +157,7 @@ void Executor::run(const Batch& batch, KvCache& cache) {
   auto& kv = static_cast<CpuKvCache&>(cache);
   check_batch(batch, plan(), kv, kMaxRows);
   pruner_->hidden().begin();  // no hidden states until they are there
+  normed_rows_.clear();
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
   const std::vector<RowRange> kept = observer_ ? std::vector<RowRange>() : pruner_->rows_to_keep(batch);
   std::vector<RowRange> all;
@@ -282,99 +284,6 @@ void Executor::add(const AddOp& op, std::int64_t rows) {
       for (std::int64_t i = 0; i < out.columns; ++i)
         out.floats[row * out.stride + i] += op.scale * in.floats[row * in.stride + i];
     out.update_tiles(first, count);
-  });
-}
-
-// Hidden states of at most kHeadRows rows into head_normed.
-void Executor::norm_head(std::span<const std::int64_t> rows) {
-  const Buffer& hidden = (*work_)[plan().hidden];
-  if (!plan().head.norm) {
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      work_->head_normed.put_row(static_cast<std::int64_t>(i),
-                                 hidden.floats + pruner_->hidden().place_of(rows[i]) * hidden.stride);
-    return;
-  }
-  const NormOp& op = *plan().head.norm;
-  const NormArgs whole =
-      norm_args(op, packed_.vector(op.gain), packed_.vector(op.bias), hidden, work_->head_normed);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    NormArgs one = whole;
-    one.rows = 1;
-    one.x += pruner_->hidden().place_of(rows[i]) * one.x_stride;
-    one.first_tile_row = static_cast<std::int64_t>(i);
-    if (one.y != nullptr) one.y += one.first_tile_row * one.y_stride;
-    packed_.table.norm(one);
-  }
-}
-
-void Executor::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
-  const OpTimer timer(*this, OpClass::head);
-  for (std::size_t first = 0; first < rows.size(); first += kHeadRows) {
-    const auto part = rows.subspan(first, std::min<std::size_t>(kHeadRows, rows.size() - first));
-    const auto count = static_cast<std::int64_t>(part.size());
-    norm_head(part);
-    const auto* best = std::get_if<ArgmaxSink>(&sink);
-    if (best != nullptr && candidates_ &&
-        candidates_->find_highest(count, best->ids.subspan(first, part.size())))
-      continue;
-    linear_->run(plan().head.product, work_->head_normed, count, {.out = work_->logits});
-    drain(part, static_cast<std::int64_t>(first), sink);
-  }
-}
-
-// For few rows each thread looks at logits that it has computed itself: they lie in its own caches.
-void Executor::find_highest(std::int64_t rows, std::span<TokenId> ids) {
-  constexpr std::int64_t kUnknown = -1, kNothing = -2;  // what argmax() gives; of a slice without logits
-  const std::int64_t vocab = plan().vocab, slices = tasks_.threads(),
-                     each = round_up((vocab + slices - 1) / slices, kPanel);
-  highest_.resize(static_cast<std::size_t>(rows * slices));
-  tasks_.run_in_regions(slices, [&](std::int64_t slice) {
-    const std::int64_t first = slice * each, n = std::min(each, vocab - first);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at =
-          n <= 0 ? kNothing
-                 : packed_.table.argmax(work_->logits.floats + row * work_->logits.stride + first, n);
-      highest_[static_cast<std::size_t>(row * slices + slice)] = at < 0 ? at : first + at;
-    }
-  });
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const float* x = work_->logits.floats + row * work_->logits.stride;
-    const auto of_row =
-        std::span(highest_).subspan(static_cast<std::size_t>(row * slices), static_cast<std::size_t>(slices));
-    std::int64_t best = of_row[0];
-    for (const std::int64_t at : of_row.subspan(1))
-      if (at >= 0 && best >= 0 && x[at] > x[best]) best = at;
-    // A slice without a finite highest logit says nothing of the row.
-    const bool is_known = std::find(of_row.begin(), of_row.end(), kUnknown) == of_row.end();
-    ids[static_cast<std::size_t>(row)] =
-        static_cast<TokenId>(is_known ? best : packed_.table.argmax(x, vocab));
-  }
-}
-
-// Reduces the held logits, a row per chunk of work: the result does not depend on the number of threads.
-void Executor::drain(std::span<const std::int64_t> rows, std::int64_t first, const HeadSink& sink) {
-  const std::int64_t vocab = plan().vocab;
-  if (const auto* best = std::get_if<ArgmaxSink>(&sink);
-      best != nullptr && static_cast<std::int64_t>(rows.size()) <= kFewRows)
-    return find_highest(static_cast<std::int64_t>(rows.size()),
-                        best->ids.subspan(static_cast<std::size_t>(first), rows.size()));
-  const LmHead& lm_head = plan().head;
-  const bool bends = lm_head.bends_logits() && !std::holds_alternative<ArgmaxSink>(sink);
-  tasks_.run(static_cast<std::int64_t>(rows.size()), [&](std::int64_t i) {
-    float* x = work_->logits.floats + i * work_->logits.stride;
-    if (bends) packed_.table.bend_logits(x, vocab, lm_head.scale, lm_head.soft_cap);
-    const auto at = static_cast<std::size_t>(first + i);
-    std::visit(Cases{[&](const LogitsSink& full) {
-                       std::copy_n(x, vocab, full.logits.data() + static_cast<std::int64_t>(at) * vocab);
-                     },
-                     [&](const ArgmaxSink& best) {
-                       best.ids[at] = static_cast<TokenId>(packed_.table.argmax(x, vocab));
-                     },
-                     [&](const LogProbabilitySink& score) {
-                       score.log_probabilities[at] =
-                           static_cast<double>(x[score.targets[at]]) - packed_.table.log_sum_exp(x, vocab);
-                     }},
-               sink);
   });
 }
 

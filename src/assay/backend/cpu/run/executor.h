@@ -22,6 +22,9 @@ class Executor : public Program {
   std::unique_ptr<KvCache> make_cache() override;
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
+  bool has_head_slices() const override { return true; }
+  void head_slice(std::span<const std::int64_t> rows, const LogitSlice& slice) override;
+  const LogitReducer* logit_reducer() const override { return packed_.table.logits; }
   void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
   double outlier_share() const override { return linear_->outlier_share(); }
   double exact_head_share() const override { return candidates_ ? candidates_->computed_share() : 0; }
@@ -68,7 +71,8 @@ class Executor : public Program {
   PackedPlan packed_;
   std::shared_ptr<ThreadPool> pool_;
   Tasks tasks_;
-  std::vector<std::int64_t> highest_;  // for each row and slice of logits
+  std::vector<std::int64_t> normed_rows_;  // that head_normed holds for head_slice()
+  std::vector<std::int64_t> highest_;      // for each row and slice of logits
   std::optional<Workspace> work_;
   std::optional<Linear> linear_;
   std::optional<Attention> attention_;
@@ -78,6 +82,10 @@ class Executor : public Program {
   InputObserver observer_;
   std::optional<StepProfile> profile_;  // while one is taken
 };
+
+// The norm of a buffer's rows, of which it says none yet.
+NormArgs norm_args(const NormOp& op, const float* gain, const float* bias, const Buffer& in,
+                   const Buffer& out);
 
 // What a program of the plan would take. Takes none itself.
 PredictedMemory predicted_memory(const Plan& plan, const KernelTable& table, int threads,

@@ -87,6 +87,7 @@ void Linear::run(const LinearOp& op, const Buffer& in, std::int64_t rows, const 
   ahead_.begin(op.weight, rows);
   LinearArgs whole = arguments(op, in, rows, target);
   if (w.packing == Packing::int8) whole = quantize_inputs(op, whole, in);
+  if (target.panels > 0) return run_part(op, whole, {{0, rows}, target.first_panel, target.panels}, target);
   const std::int64_t narrow = queries == nullptr ? 0 : queries->panels,
                      panels = target.gate == nullptr ? w.panels : w.panels / 2;
   if (narrow > 0) run_part(op, whole, {queries->rows, 0, narrow}, target);

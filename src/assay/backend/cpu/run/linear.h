@@ -29,8 +29,9 @@ LinearArgs part_of(const LinearArgs& whole, const ProductPart& part);
 // Where outputs go.
 struct LinearTarget {
   const Buffer& out;
-  std::int64_t column = 0;        // the first in `out`
-  const GatedOp* gate = nullptr;  // `out` then holds the gated product, half as many columns
+  std::int64_t column = 0;                   // the first in `out`
+  const GatedOp* gate = nullptr;             // `out` then holds the gated product, half as many columns
+  std::int64_t first_panel = 0, panels = 0;  // a part of the outputs, at the columns of all; 0 panels: all
 };
 
 // Rows for which the first panels of outputs, the queries, are computed; the others are for all rows.

@@ -2,6 +2,7 @@
 // nothing is blocked beyond what the data layout asks for.
 #include "assay/backend/cpu/kernels/grouped_codes.h"
 #include "assay/backend/cpu/kernels/scalar/activate.h"
+#include "assay/backend/cpu/kernels/scalar/logits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -493,12 +494,10 @@ std::int64_t argmax(const float* x, std::int64_t n) noexcept {
 }
 
 double log_sum_exp(const float* x, std::int64_t n) noexcept {
-  float highest = x[0];
-  for (std::int64_t i = 1; i < n; ++i) highest = std::max(highest, x[i]);
+  const auto highest = static_cast<double>(*std::max_element(x, x + n));
   double sum = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    sum += std::exp(static_cast<double>(x[i]) - static_cast<double>(highest));
-  return static_cast<double>(highest) + std::log(sum);
+  for (std::int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<double>(x[i]) - highest);
+  return highest + std::log(sum);
 }
 
 }  // namespace
@@ -531,6 +530,7 @@ void fill(KernelTable& table) {
   table.bend_logits = bend_logits;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
+  table.logits = logit_reducer();
   table.mark_candidates = mark_candidates;
   table.end_attending = []() noexcept {};
   for (const char** origin :

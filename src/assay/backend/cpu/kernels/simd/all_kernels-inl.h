@@ -18,6 +18,7 @@ double log_of(double x) {
 // It needs that.
 #include "assay/backend/cpu/kernels/simd/grouped_int8-inl.h"
 #include "assay/backend/cpu/kernels/simd/int8_kernels-inl.h"
+#include "assay/backend/cpu/kernels/simd/logit_kernels-inl.h"
 #include "assay/backend/cpu/kernels/simd/store_bfloat16-inl.h"
 
 // Those whose inner loop is `Dot`'s, which a tier with VNNI compiles alone.
@@ -51,6 +52,7 @@ double log_of(double x) {
   table.bend_logits = bend_logits;
   table.argmax = argmax;
   table.log_sum_exp = log_sum_exp;
+  table.logits = &kLogitReducer;
   table.linear_origin = table.norm_origin = table.rotate_origin = table.gate_origin = table.attend_origin =
       table.attend_bfloat16_origin = table.attend_int8_origin = table.store_origin = table.store_int8_origin =
           table.argmax_origin = table.log_sum_exp_origin = table.expand_origin = origin;
