@@ -26,7 +26,7 @@ TEST_P(LmEvalItemsTest, AreScoredAlike) {
   const TaskFigures figures = figures_of(items, scores.items);
   ASSERT_EQ(items.items.size(), 200U);
   ASSERT_EQ(expected["items"].size(), 200U);
-  EXPECT_GE(scores.truncated, 2);
+  EXPECT_GE(scores.truncated, 1);
   for (std::size_t i = 0; i < scores.items.size(); ++i) {
     const nlohmann::json& wanted = expected["items"][i];
     const std::vector<double>& found = scores.items[i].log_likelihoods;

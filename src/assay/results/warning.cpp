@@ -115,6 +115,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::shifted_border, "shifted_border", "Tokens across a border",
       "The tokenizer merges the end of a prompt with the beginning of what is scored after it."},
      "end prompts at the end of a word, and begin choices with one"},
+    {{Kind::calibrated_items, "calibrated_items", "Items in the calibration text",
+      "A model that was calibrated on items of a task may answer them better than others."},
+     "calibrate on another text"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

@@ -56,8 +56,9 @@ enum class WarningKind {
   bos_rule,
   other_protocol,
   shifted_border,
+  calibrated_items,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::shifted_border) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::calibrated_items) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view
