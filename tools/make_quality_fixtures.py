@@ -255,38 +255,44 @@ DOWNLOADS = {"winogrande": "winogrande/default.yaml", "hellaswag": "hellaswag/he
              "lambada": "lambada/lambada_openai.yaml"}  # fmt: skip
 
 
-def task_files(folder, text):
-    """Task files of lm-eval whose data are ours."""
-    def write(name, data, body):
-        (folder / f"{name}.yaml").write_text(
-            f"task: {name}\ndataset_path: json\ndataset_name: null\ndataset_kwargs: {{data_files: {{test: {data}}}}}\n"
-            f"training_split: null\nvalidation_split: null\nfewshot_split: null\ntest_split: test\n{body}")  # fmt: skip
+DROPPED = ("task:", "task_alias", "tag:", "dataset_", "training_split", "validation_split", "test_split", "fewshot",
+           "include", "metric_list", "num_fewshot", "should_decont", "doc_to_decont", '"task', '"tag', '"dataset',
+           '"include')  # fmt: skip
+OF_CHOICES = "metric_list: [{metric: acc}, {metric: acc_norm}, {metric: acc_bytes}]\nmetadata: {version: 1.0}\n"
+OF_COMPLETIONS = "metric_list: [{metric: perplexity}, {metric: acc}]\nmetadata: {version: 1.0}\n"
 
+
+def write_task(folder, name, data, body):
+    """A task file of lm-eval whose data are ours."""
+    (folder / f"{name}.yaml").write_text(
+        f"task: {name}\ndataset_path: json\ndataset_name: null\ndataset_kwargs: {{data_files: {{test: {data}}}}}\n"
+        f"training_split: null\nvalidation_split: null\nfewshot_split: null\ntest_split: test\n{body}")  # fmt: skip
+
+
+def write_download_task(folder, name, path, data):
+    """lm-eval's own task file, whose data set alone is replaced."""
+    for module in (LM_EVAL_TASKS / path).parent.glob("*.py"):
+        shutil.copy(module, folder)
+    body = (LM_EVAL_TASKS / path).read_text()
+    if path.startswith("mmlu"):
+        body += "\n" + (LM_EVAL_TASKS / "mmlu/default/_default_template_yaml").read_text()
+    kept = [part for part in re.split(r"\n(?=\S)", body) if not part.startswith((*DROPPED, "metadata"))]
+    write_task(folder, name, data, "\n".join(kept) + "\n" + (OF_COMPLETIONS if "lambada" in path else OF_CHOICES))
+
+
+def task_files(folder, text):
     write_lines(folder / "whole.jsonl", [{"page": text}])
     rolling = "output_type: loglikelihood_rolling\ndoc_to_text: \"\"\nmetric_list: [{metric: word_perplexity}, {metric: byte_perplexity}, {metric: bits_per_byte}]\nmetadata: {version: 1.0}\n"  # fmt: skip
-    write("own_whole", folder / "whole.jsonl", rolling + 'doc_to_target: "{{page}}"\n')
+    write_task(folder, "own_whole", folder / "whole.jsonl", rolling + 'doc_to_target: "{{page}}"\n')
     shutil.copy(LM_EVAL_TASKS / "wikitext/preprocess_wikitext.py", folder)
-    write("own_pages", OUT / "pages.jsonl", rolling + "doc_to_target: !function preprocess_wikitext.wikitext_detokenizer\n"
-          "process_results: !function preprocess_wikitext.process_results\n")  # fmt: skip
-    metrics = "metric_list: [{metric: acc}, {metric: acc_norm}, {metric: acc_bytes}]\nmetadata: {version: 1.0}\n"
-    write("own_choices", OUT / "choices.jsonl", 'output_type: multiple_choice\ndoc_to_text: "{{prompt}}"\n'
-          'doc_to_choice: "{{choices}}"\ndoc_to_target: answer\n' + metrics)  # fmt: skip
-    write("own_completions", OUT / "completions.jsonl", 'output_type: loglikelihood\ndoc_to_text: "{{prompt}}"\n'
-          'doc_to_target: "{{completion}}"\nmetric_list: [{metric: perplexity}, {metric: acc}]\nmetadata: {version: 1.0}\n')  # fmt: skip
+    write_task(folder, "own_pages", OUT / "pages.jsonl", rolling + "doc_to_target: !function preprocess_wikitext.wikitext_detokenizer\n"
+               "process_results: !function preprocess_wikitext.process_results\n")  # fmt: skip
+    write_task(folder, "own_choices", OUT / "choices.jsonl", 'output_type: multiple_choice\ndoc_to_text: "{{prompt}}"\n'
+               'doc_to_choice: "{{choices}}"\ndoc_to_target: answer\n' + OF_CHOICES)  # fmt: skip
+    write_task(folder, "own_completions", OUT / "completions.jsonl", 'output_type: loglikelihood\ndoc_to_text: "{{prompt}}"\n'
+               'doc_to_target: "{{completion}}"\n' + OF_COMPLETIONS)  # fmt: skip
     for name, path in DOWNLOADS.items():
-        for module in (LM_EVAL_TASKS / path).parent.glob("*.py"):
-            shutil.copy(module, folder)
-        body = (LM_EVAL_TASKS / path).read_text()
-        if name == "mmlu":
-            body += "\n" + (LM_EVAL_TASKS / "mmlu/default/_default_template_yaml").read_text()
-        keep = re.split(r"\n(?=\S)", body)
-        drop = ("task:", "task_alias", "tag:", "dataset_", "training_split", "validation_split", "test_split", "fewshot",
-                "include", "metric_list", "num_fewshot", "should_decont", "doc_to_decont", '"task', '"tag', '"dataset',
-                '"include')  # fmt: skip
-        body = "\n".join(part for part in keep if not part.startswith(drop)) + "\n"
-        write(f"own_{name}", OUT / f"downloads/{name}.jsonl",
-              body + ("metric_list: [{metric: perplexity}, {metric: acc}]\n" if name == "lambada"
-                      else "metric_list: [{metric: acc}, {metric: acc_norm}, {metric: acc_bytes}]\n"))  # fmt: skip
+        write_download_task(folder, f"own_{name}", path, OUT / f"downloads/{name}.jsonl")
 
 
 def corpora():

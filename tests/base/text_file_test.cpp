@@ -39,6 +39,23 @@ TEST(TextFile, SaysWhatItChanged) {
   EXPECT_EQ(with_newlines("\xEF\xBB\xBF", Newlines::universal).change, "a byte order mark was left out");
 }
 
+TEST(TextFile, PiecesAreReadAsTheWhole) {
+  const std::string text =
+      "\xEF\xBB\xBF"
+      "a\r\nb\r\r\n\nc\r";
+  const TextFile whole = with_newlines(text, Newlines::universal);
+  for (std::size_t first = 3; first <= text.size(); ++first)
+    for (std::size_t second = first; second <= text.size(); ++second) {
+      NewlineReader reader(Newlines::universal);
+      std::string read = reader.add(text.substr(0, first));
+      read += reader.add(text.substr(first, second - first));
+      read += reader.add(text.substr(second));
+      read += reader.end();
+      EXPECT_EQ(read, whole.text) << first << " " << second;
+      EXPECT_EQ(reader.change(), whole.change);
+    }
+}
+
 TEST(TextFile, KeepLeavesEveryByte) {
   const std::string text =
       "\xEF\xBB\xBF"

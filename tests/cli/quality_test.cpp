@@ -1,4 +1,6 @@
 // Perplexity by protocol, tasks and corpora on the command line: what is printed, and what is refused.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -101,6 +103,96 @@ TEST_F(CliQuality, ABadLineOfATaskIsNamed) {
   expect_failure(run_program({"task", llama_, folder_ / "t.jsonl"}), 1, {"t.jsonl:2", "choices", "found 1"});
   expect_failure(run_program({"task", llama_, folder_ / "absent.jsonl"}), 1, {"absent.jsonl"});
   expect_failure(run_program({"task", llama_}), 2, {"FILE"});
+}
+
+// Whatever a task's file holds, one sentence says what is wrong with it.
+TEST_F(CliQuality, AFileThatIsNoTaskIsNamed) {
+  const std::string item = R"({"prompt": "The ferry is", "choices": ["late", "green"], "answer": 0})";
+  std::string binary(512, '\0');
+  for (std::size_t i = 0; i < binary.size(); ++i) binary[i] = static_cast<char>(i);
+  for (const auto& [content, words] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"", {"a JSON object on each line", "found none"}},
+           {" \n\n", {"a JSON object on each line", "found none"}},
+           {binary, {"not valid UTF-8 at byte 128"}},
+           {"[\n" + item + "\n]\n", {"t.jsonl:1", "over several lines"}},
+           {"{\n\"prompt\": \"a\"\n}\n", {"t.jsonl:1", "over several lines"}},
+           {"[" + item + "]\n", {"t.jsonl:1", "expected an object"}},
+           {R"({"prompt": "a", "choices": ["b", "c"], "answer": null})", {"a choice or its place", "null"}},
+           {R"({"prompt": "a", "choices": ["b", "c"], "answer": true})", {"a choice or its place", "true"}},
+           {item + "\r\n" + R"({"prompt": "a", "choices": ["b", "c"], "answer": 2})",
+            {"t.jsonl:2", "0 to 1"}},
+           {std::string(5'000'000, '['), {"t.jsonl:1", "nested deeper"}}}) {
+    write_file(folder_.path() / "t.jsonl", content);
+    expect_failure(run_program({"task", llama_, folder_ / "t.jsonl"}), 1, {words.front(), words.back()});
+  }
+}
+
+TEST_F(CliQuality, LineEndsMarksAndLongLinesOfATaskAreRead) {
+  const std::string item = R"({"prompt": "The ferry is", "choices": ["late", "green"], "answer": 0})";
+  write_file(folder_.path() / "t.jsonl", "\xEF\xBB\xBF" + item + "\r\n" + item + "\r\n");
+  const Json read = json_of({"task", llama_, folder_ / "t.jsonl", "--precision", "float32"});
+  EXPECT_EQ(read["rows"][0]["answers"].size(), 2U);
+  std::string prompt;
+  while (prompt.size() < 1'000'000) prompt += "The ferry is ";
+  write_file(folder_.path() / "t.jsonl",
+             R"({"prompt": ")" + prompt + R"(", "choices": ["late", "green"], "answer": 0})");
+  const Json cut = json_of({"task", llama_, folder_ / "t.jsonl", "--precision", "float32"});
+  EXPECT_EQ(cut["rows"][0]["warnings"][0]["kind"], "prompt_truncated");
+}
+
+// What the calibration has read is no fair question; another precision of the same run gets no warning.
+TEST_F(CliQuality, ItemsOfTheCalibrationTextAreTold) {
+  const auto kinds_of = [&](const std::string& calibration) {
+    const Json result = json_of(
+        {"task", llama_, choices_, "--precision", "float32,int8-static", "--calibration", calibration});
+    std::vector<std::vector<std::string>> kinds;
+    for (const Json& row : result["rows"]) {
+      kinds.emplace_back();
+      for (const Json& warning : row["warnings"]) kinds.back().push_back(warning["kind"]);
+    }
+    return kinds;
+  };
+  const auto seen = kinds_of(text_);  // one item's prompt is the text's first paragraphs
+  ASSERT_EQ(seen.size(), 2U);
+  const auto has = [](const std::vector<std::string>& kinds) {
+    return std::count(kinds.begin(), kinds.end(), "calibrated_items") > 0;
+  };
+  EXPECT_FALSE(has(seen[0]));
+  EXPECT_TRUE(has(seen[1]));
+  std::string other;
+  for (int i = 0; i < 100; ++i) other += std::to_string(i * i) + " words of another text. ";
+  write_file(folder_.path() / "other.txt", other);
+  EXPECT_FALSE(has(kinds_of(folder_ / "other.txt")[1]));
+}
+
+TEST_F(CliQuality, TheFirstTokensOfATextAreScored) {
+  const Json some = json_of({"perplexity", gpt2_, text_, "--max-tokens", "200"});
+  EXPECT_EQ(some["tokens"], 200);
+  EXPECT_EQ(some["protocol"], "hf context=64 stride=32 first=200");
+  EXPECT_TRUE(some["words"].is_null()) << "they are those of the whole text";
+  EXPECT_EQ(some["corpus_sha256"], json_of({"perplexity", gpt2_, text_})["corpus_sha256"]);
+  const Json two = json_of({"perplexity", gpt2_, text_, "--max-tokens", "200", "--with", llama_});
+  EXPECT_EQ(two["models"][0]["perplexity"], some["perplexity"]);
+  expect_failure(run_program({"perplexity", gpt2_, "--sentences", text_, "--max-tokens", "9"}), 2,
+                 {"--max-tokens", "one text file"});
+  expect_failure(run_program({"perplexity", gpt2_, choices_, "--max-tokens", "9"}), 2, {"--max-tokens"});
+}
+
+TEST_F(CliQuality, ACorpusThatIsNoTextIsNamed) {
+  for (const auto& [content, words] :
+       std::vector<std::pair<std::string, std::string>>{{"", "is empty"},
+                                                        {"\xEF\xBB\xBF", "is empty"},
+                                                        {"ab\xFF", "not valid UTF-8 at byte 2"},
+                                                        {"a", "1 token"}}) {
+    const std::string file = folder_ / "c.txt";
+    write_file(file, content);
+    expect_failure(run_program({"perplexity", gpt2_, file}), 1, {words});
+    expect_failure(run_program({"perplexity", gpt2_, file, "--max-tokens", "50"}), 1, {words});
+    expect_failure(run_program({"diverge", gpt2_, "nf4", "--text", file, "--no-noise-floor"}), 1, {words});
+    expect_failure(
+        run_program({"diverge", gpt2_, "nf4", "--text", file, "--max-tokens", "50", "--no-noise-floor"}), 1,
+        {words});
+  }
 }
 
 TEST_F(CliQuality, TheTradeoffShowsAccuracy) {

@@ -10,6 +10,21 @@
 
 namespace assay {
 
+namespace {
+
+// A document over several lines would be said to end too early.
+void refuse_long_document(std::string_view line, std::string_view rest, const std::string& where,
+                          bool has_any) {
+  constexpr std::string_view kBlanks = " \t\r";
+  line.remove_prefix(line.find_first_not_of(kBlanks));
+  line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
+  if (!has_any && (line == "[" || line == "{") && !rest.empty())
+    throw Error("{}: expected a whole JSON object on each line, found one document over several lines",
+                where);
+}
+
+}  // namespace
+
 void for_json_lines(std::string_view content, const std::string& file,
                     const std::function<void(const JsonReader& line, std::int64_t number)>& use) {
   std::int64_t number = 0;
@@ -21,6 +36,7 @@ void for_json_lines(std::string_view content, const std::string& file,
     ++number;
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string where = fmt::format("{}:{}", file, number);
+    refuse_long_document(text, content.substr(std::min(at, content.size())), where, has_any);
     const nlohmann::ordered_json json = parse_ordered_json(text, where);
     const JsonReader line(json, where);
     if (!line.is_object()) line.refuse("an object, as in {\"text\": ...}");

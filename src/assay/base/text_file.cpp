@@ -27,18 +27,40 @@ std::int64_t make_line_feeds(std::string& text) {
 
 }  // namespace
 
-TextFile with_newlines(std::string text, Newlines newlines) {
-  TextFile read{std::move(text), ""};
-  if (newlines == Newlines::keep) return read;
-  const bool has_mark = read.text.starts_with(kByteOrderMark);
-  if (has_mark) read.text.erase(0, kByteOrderMark.size());
-  if (read.text.find('\r') != std::string::npos) {
-    const std::int64_t changed = make_line_feeds(read.text);
-    read.change = fmt::format("{} line end{} of CR LF or CR {} read as LF", changed, changed == 1 ? "" : "s",
-                              changed == 1 ? "was" : "were");
+std::string NewlineReader::add(std::string piece) {
+  if (newlines_ == Newlines::keep || piece.empty()) return piece;
+  if (is_first_ && piece.starts_with(kByteOrderMark)) {
+    has_mark_ = true;
+    piece.erase(0, kByteOrderMark.size());
   }
-  if (has_mark)
-    read.change += std::string(read.change.empty() ? "" : ", and ") + "a byte order mark was left out";
+  is_first_ = false;
+  if (has_return_) piece.insert(piece.begin(), '\r');
+  has_return_ = piece.ends_with('\r');
+  if (has_return_) piece.pop_back();
+  if (piece.find('\r') != std::string::npos) changed_ += make_line_feeds(piece);
+  return piece;
+}
+
+std::string NewlineReader::end() {
+  if (!std::exchange(has_return_, false)) return "";
+  ++changed_;
+  return "\n";
+}
+
+std::string NewlineReader::change() const {
+  std::string change;
+  if (changed_ > 0)
+    change = fmt::format("{} line end{} of CR LF or CR {} read as LF", changed_, changed_ == 1 ? "" : "s",
+                         changed_ == 1 ? "was" : "were");
+  if (has_mark_) change += std::string(change.empty() ? "" : ", and ") + "a byte order mark was left out";
+  return change;
+}
+
+TextFile with_newlines(std::string text, Newlines newlines) {
+  NewlineReader reader(newlines);
+  TextFile read{reader.add(std::move(text)), ""};
+  read.text += reader.end();
+  read.change = reader.change();
   return read;
 }
 

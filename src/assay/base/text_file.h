@@ -18,6 +18,21 @@ struct TextFile {
   std::string change;
 };
 
+// Changes a text that comes in pieces as Newlines says.
+class NewlineReader {
+ public:
+  explicit NewlineReader(Newlines newlines) : newlines_(newlines) {}
+  // The piece as it is read; a CR at its end waits for what follows. The first has the mark's bytes, if any.
+  std::string add(std::string piece);
+  std::string end();           // what waited
+  std::string change() const;  // as TextFile has it
+
+ private:
+  Newlines newlines_;
+  std::int64_t changed_ = 0;
+  bool is_first_ = true, has_mark_ = false, has_return_ = false;
+};
+
 // Changes the text as Newlines says. `change` is for messages.
 TextFile with_newlines(std::string text, Newlines newlines);
 // Throws Error as read_text_file() does.

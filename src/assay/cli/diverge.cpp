@@ -16,7 +16,7 @@
 #include "assay/cli/options.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/compare_results.h"
-#include "assay/session/perplexity.h"
+#include "assay/session/corpus_beginning.h"
 #include "assay/session/resolve.h"
 #include "assay/studies/measured_divergence.h"
 #include "assay/studies/precision_cases.h"
@@ -104,7 +104,8 @@ DivergeRequest request_of(const DivergeFlags& flags) {
   } else {
     const std::filesystem::path file =
         flags.file.empty() ? shipped_file("texts/evaluate.txt") : std::filesystem::path(flags.file);
-    read_corpus(file, flags.model.config.newlines);  // what is wrong is said before a worker starts
+    read_corpus_beginning(file, flags.model.config.newlines,
+                          0);  // what is wrong is said before a worker starts
     request.file = std::filesystem::absolute(file).string();
   }
   request.context = unless_0(flags.context);

@@ -23,6 +23,7 @@
 #include "assay/report/render.h"
 #include "assay/results/judge.h"
 #include "assay/results/results_json.h"
+#include "assay/session/corpus_beginning.h"
 #include "assay/session/load_parts.h"
 #include "assay/session/resolve.h"
 #include "assay/session/sampled_text.h"
@@ -70,6 +71,15 @@ ModelFlags flags_for(const PerplexityFlags& flags, const std::string& model) {
   return own;
 }
 
+// What is compared between models.
+std::vector<TokenId> ids_of_text(const PerplexityFlags& flags, const LoadedModel& loaded) {
+  const Newlines newlines = loaded.config.newlines;
+  const Tokenizer& tokenizer = *loaded.tokenizer;
+  if (flags.max_tokens == 0) return tokenizer.encode(read_corpus(flags.scored_file(), newlines).text);
+  const CorpusBeginning corpus = read_corpus_beginning(flags.file, newlines, tokenizer, flags.max_tokens);
+  return first_ids(tokenizer, corpus.read.text, flags.max_tokens);
+}
+
 ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, std::int64_t context,
                         const std::vector<TokenId>& ids) {
   const LoadedModel loaded = flags_for(flags, model).load(!flags.is_ids);
@@ -90,15 +100,15 @@ ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, 
                          std::int64_t all) { progress.show(fmt::format("window {} of {}", done, all)); },
       .should_stop = is_interrupted,
       .protocol = protocol_from_name(flags.protocol),
-      .bos = flags.bos.empty() ? std::nullopt : std::optional(bos_rule_from_name(flags.bos))};
+      .bos = flags.bos.empty() ? std::nullopt : std::optional(bos_rule_from_name(flags.bos)),
+      .max_tokens = unless_0(flags.max_tokens)};
   ScoredModel result{loaded.id, loaded.dtype_label, {}, {}, {}, "", loaded.warnings, {}};
   if (flags.is_ids) {
     result.scored = score_ids(loaded, ids, options);
   } else {
     result.scored = flags.sentences.empty() ? score_file(loaded, flags.file, options)
                                             : score_sentences(loaded, flags.sentences, options);
-    if (!flags.others.empty())
-      result.ids = loaded.tokenizer->encode(read_corpus(flags.scored_file(), loaded.config.newlines).text);
+    if (!flags.others.empty()) result.ids = ids_of_text(flags, loaded);
   }
   result.errors = errors_of(result.scored);
   result.warnings.insert(result.warnings.end(), result.scored.warnings.begin(), result.scored.warnings.end());
@@ -199,10 +209,10 @@ std::vector<ScoredModel> score_sample(PerplexityFlags flags) {
 
 void check_sample(const PerplexityFlags& flags) {
   if (!flags.file.empty() || !flags.sentences.empty() || flags.is_ids || !flags.others.empty() ||
-      !flags.bos.empty() || flags.stride > 0 || flags.protocol != "hf")
+      !flags.bos.empty() || flags.stride > 0 || flags.max_tokens > 0 || flags.protocol != "hf")
     throw UsageError(
-        "--sample: expected neither a text, --ids, --stride, --bos, another --protocol nor --with beside it: "
-        "the "
+        "--sample: expected neither a text, --ids, --stride, --max-tokens, --bos, another --protocol nor "
+        "--with beside it: the "
         "model writes the text, and its sequences are the windows; assay diverge --sample compares models");
 }
 
@@ -239,6 +249,9 @@ int run_perplexity(const PerplexityFlags& given) {
                          : "both");
   if (flags.is_ids && !flags.sentences.empty())
     throw UsageError("--ids: expected FILE with token ids, found --sentences");
+  if (flags.max_tokens > 0 && (flags.is_ids || !flags.sentences.empty() || flags.file.ends_with(".jsonl")))
+    throw UsageError("--max-tokens: expected one text file, found {}",
+                     flags.is_ids ? "--ids" : "a list of texts");
   const std::vector<ScoredModel> models = flags.sample > 0 ? score_sample(flags) : score_models(flags);
   const bool has_failures = std::any_of(models.begin(), models.end(),
                                         [](const ScoredModel& model) { return !model.failure.empty(); });
@@ -278,6 +291,8 @@ void add_perplexity(CLI::App& app, int& exit_code) {
             "2048, or less where the model has less [0]");
   add_whole(*command, "--stride", flags->stride,
             "Tokens from one window to the next; 0: half the context, or none but for hf [0]");
+  add_whole(*command, "--max-tokens", flags->max_tokens,
+            "First tokens of the text to score, which may be larger than memory; 0: all [0]");
   command->add_option("--protocol", flags->protocol,
                       "Protocol: hf, as in the perplexity guide of Transformers, llama.cpp, lm-eval or gptq "
                       "[hf]");

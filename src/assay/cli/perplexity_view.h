@@ -21,7 +21,8 @@ struct PerplexityFlags {
   OutputFlags output;
   std::string file, sentences, protocol = "hf", bos, through = "prefill";
   std::int64_t context = 0, stride = 0, batch = 0;
-  std::int64_t sample = 0;  // tokens that the model writes; 0: none, a file is read
+  std::int64_t max_tokens = 0;  // the text's first ones; 0: all
+  std::int64_t sample = 0;      // tokens that the model writes; 0: none, a file is read
   bool is_ids = false;
 
   const std::string& scored_file() const { return sentences.empty() ? file : sentences; }

@@ -33,6 +33,7 @@ struct ScoreOptions {
   // text (session/perplexity.h), unset: the protocol's, which follows the tokenizer; for ids, unset: none.
   std::optional<BosRule> bos = {};
   std::optional<TokenId> bos_token = {};  // for lm-eval, each and replace; for a text, unset: the tokenizer's
+  std::optional<std::int64_t> max_tokens = {};  // how many of a text are scored; unset: all
 };
 
 struct Score {

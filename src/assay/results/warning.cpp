@@ -118,6 +118,9 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::few_items, "few_items", "Few items",
       "The accuracy of a few items says little: another few would give another."},
      "take 100 items or more"},
+    {{Kind::calibrated_items, "calibrated_items", "Items in the calibration text",
+      "A model that was calibrated on items of a task may answer them better than others."},
+     "calibrate on another text"},
 };
 static_assert(std::size(kWarningTable) == kWarningKinds);
 

@@ -57,8 +57,9 @@ enum class WarningKind {
   other_protocol,
   shifted_border,
   few_items,
+  calibrated_items,
 };
-inline constexpr int kWarningKinds = static_cast<int>(WarningKind::few_items) + 1;
+inline constexpr int kWarningKinds = static_cast<int>(WarningKind::calibrated_items) + 1;
 
 struct WarningInfo : Named<WarningKind> {
   std::string_view

@@ -62,6 +62,8 @@ TextToScore text_to_score(const LoadedModel& loaded, std::string_view text, cons
   const bool is_lm_eval = options.protocol == Protocol::lm_eval;
   TextToScore result{tokenizer.encode(text, false), {}, {}, ""};
   result.rule = options.bos.value_or(usual_bos_rule(tokenizer, options.protocol));
+  const bool is_cut = options.max_tokens && *options.max_tokens < std::ssize(result.ids);
+  if (is_cut) result.ids.resize(static_cast<std::size_t>(*options.max_tokens));
   if (is_lm_eval) result.bos_token = options.bos_token ? *options.bos_token : prefix_token(loaded);
   const auto before = tokenizer.bos_tokens();
   const auto after = tokenizer.eos_tokens();
@@ -75,6 +77,10 @@ TextToScore text_to_score(const LoadedModel& loaded, std::string_view text, cons
     if (result.rule != BosRule::first) result.bos_token = bos;
     if (result.rule == BosRule::first && !is_lm_eval)
       result.around = is_own ? fmt::format(" bos={}", fmt::join(before, ",")) : fmt::format(" bos={}", bos);
+  }
+  if (is_cut) {
+    result.around += fmt::format(" first={}", *options.max_tokens);
+    return result;
   }
   result.ids.insert(result.ids.end(), after.begin(), after.end());
   if (!after.empty()) result.around += fmt::format(" eos={}", fmt::join(after, ","));

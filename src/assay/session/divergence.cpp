@@ -1,6 +1,7 @@
 #include "assay/session/divergence.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
@@ -8,6 +9,7 @@
 #include "assay/checkpoint/source.h"
 #include "assay/generate/generator.h"
 #include "assay/model/model.h"
+#include "assay/session/corpus_beginning.h"
 #include "assay/session/perplexity.h"
 #include "assay/text/tokenizer.h"
 
@@ -92,11 +94,24 @@ CorpusDivergence diverge_on_file(const LoadedModel& base, std::span<const Loaded
   if (base.tokenizer == nullptr)
     throw Error("{}: the model has no tokenizer; a text cannot be compared",
                 base.model->source().path().string());
-  const TextFile corpus = read_corpus(file, base.config.newlines);
-  const std::string hash = sha256_hex(corpus.text);
+  TextFile corpus;
+  std::string hash;
+  if (options.max_tokens) {
+    CorpusBeginning beginning =
+        read_corpus_beginning(file, base.config.newlines, *base.tokenizer, *options.max_tokens);
+    corpus = std::move(beginning.read);
+    hash = std::move(beginning.sha256);
+  } else {
+    corpus = read_corpus(file, base.config.newlines);
+    hash = sha256_hex(corpus.text);
+  }
+  const auto ids_of = [&](const Tokenizer& tokenizer) {
+    return first_ids(tokenizer, corpus.text,
+                     options.max_tokens.value_or(std::numeric_limits<std::int64_t>::max()));
+  };
   if (hash == base.calibration_sha256)
     throw Error("{}: the baseline was calibrated on this text; a divergence needs another", file.string());
-  std::vector<TokenId> ids = base.tokenizer->encode(corpus.text);
+  std::vector<TokenId> ids = ids_of(*base.tokenizer);
   std::vector<std::string> failures;
   for (const LoadedModel* candidate : candidates) {
     std::string& why = failures.emplace_back(other_vocabulary(base, *candidate));
@@ -105,7 +120,7 @@ CorpusDivergence diverge_on_file(const LoadedModel& base, std::span<const Loaded
       why =
           fmt::format("{}: the model was calibrated on this text; a divergence needs another", file.string());
     else if (candidate->tokenizer != nullptr && candidate->tokenizer != base.tokenizer &&
-             candidate->tokenizer->encode(corpus.text) != ids)
+             ids_of(*candidate->tokenizer) != ids)
       why = "its tokenizer gives the text other tokens than the baseline's, and a divergence needs the same";
   }
   CorpusDivergence result = diverge(base, candidates, std::move(ids), hash, failures, options);

@@ -43,7 +43,7 @@ Calibration calibrate_on_text(const std::shared_ptr<const ModelSource>& source, 
   const std::optional<std::string>& given = run.asked.calibration;
   const std::filesystem::path file =
       given ? std::filesystem::path(*given) : shipped_file("texts/calibrate.txt", options.data_folder);
-  const CalibrationText text = read_calibration(file, *loaded.tokenizer, run.asked.newlines);
+  CalibrationText text = read_calibration(file, *loaded.tokenizer, run.asked.newlines);
   if (!text.change.empty())
     loaded.warnings.push_back(
         {WarningKind::line_ends, fmt::format("{}: {}", file.filename().string(), text.change)});
@@ -51,6 +51,7 @@ Calibration calibrate_on_text(const std::shared_ptr<const ModelSource>& source, 
   Calibration calibration = calibrate(source, backend, run.dtype.precision, text.ids);
   loaded.calibration_s = elapsed(begin, Clock::now()).value;
   loaded.calibration_sha256 = text.sha256;
+  loaded.calibration_ids = std::move(text.ids);
   return calibration;
 }
 

@@ -32,10 +32,11 @@ struct LoadedModel {
                      // checkpoint is quantized
   std::string dtype_label;
   std::vector<Warning> warnings;
-  TokenId pad_token = 0;           // end-of-text where the model names no other
-  std::string calibration_sha256;  // the hash of the text it was calibrated on, which is none to score;
-                                   // empty: none was
-  double calibration_s = 0;        // that running the calibration text took
+  TokenId pad_token = 0;                 // end-of-text where the model names no other
+  std::string calibration_sha256;        // the hash of the text it was calibrated on, which is none to score;
+                                         // empty: none was
+  std::vector<TokenId> calibration_ids;  // that it was calibrated on as it was loaded
+  double calibration_s = 0;              // that running the calibration text took
   // "Loaded: demo | device=cpu | dtype=float32"
   std::string load_line() const;
 };

@@ -8,6 +8,7 @@
 #include "assay/base/sha256.h"
 #include "assay/model/model.h"
 #include "assay/session/bos.h"
+#include "assay/session/corpus_beginning.h"
 #include "assay/text/python_text.h"
 #include "assay/text/tokenizer.h"
 
@@ -80,6 +81,20 @@ void refuse_calibrated(const LoadedModel& loaded, const std::filesystem::path& f
 
 double exp_per(double log_likelihood, std::int64_t units) {
   return std::exp(-log_likelihood / static_cast<double>(units));
+}
+
+// As much of the file is read as its first tokens need; of a part there are no words and bytes.
+CorpusScore score_beginning(const LoadedModel& loaded, const std::filesystem::path& file,
+                            const ScoreOptions& options) {
+  CorpusBeginning corpus =
+      read_corpus_beginning(file, loaded.config.newlines, *loaded.tokenizer, *options.max_tokens);
+  refuse_calibrated(loaded, file, corpus.sha256);
+  const std::vector texts{corpus.is_whole ? corpus_text(std::move(corpus.read.text))
+                                          : CorpusText{std::move(corpus.read.text)}};
+  CorpusScore scored = score_texts(loaded, texts, std::move(corpus.sha256), options);
+  if (scored.score.protocol.find(" first=") != std::string::npos) scored.words = scored.bytes = 0;
+  if (!corpus.read.change.empty()) scored.warnings.push_back(line_ends_warning(file, corpus.read));
+  return scored;
 }
 
 }  // namespace
@@ -164,6 +179,11 @@ CorpusScore score_texts(const LoadedModel& loaded, std::span<const CorpusText> t
 CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
                        const ScoreOptions& options) {
   required_tokenizer(loaded);
+  if (options.max_tokens) {
+    if (file.extension() == ".jsonl")
+      throw FieldError("max_tokens", "expected none for documents in JSONL, each of which is a text");
+    return score_beginning(loaded, file, options);
+  }
   TextFile corpus = read_corpus(file, loaded.config.newlines);
   std::string hash = sha256_hex(corpus.text);
   refuse_calibrated(loaded, file, hash);

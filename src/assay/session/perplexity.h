@@ -57,7 +57,9 @@ TextFile read_corpus(const std::filesystem::path& file, Newlines newlines);
 // a text stand there once, and BOS as the options say (session/bos.h); the protocol names their ids, since a
 // perplexity depends on them: "... bos=1". A file named .jsonl holds documents, each of which is scored on
 // its own. Line ends are read as the loaded configuration says; a warning tells of those that were changed.
-// Throws Error for a missing or empty file and for malformed UTF-8 (with its byte offset).
+// Of a text file alone the options' max_tokens are scored, with "first=N" in the protocol where it has more:
+// what lies behind is hashed, and stays out of memory. Throws Error for a missing or empty file and for
+// malformed UTF-8 (with its byte offset), FieldError for max_tokens of documents.
 CorpusScore score_file(const LoadedModel& loaded, const std::filesystem::path& file,
                        const ScoreOptions& options = {});
 

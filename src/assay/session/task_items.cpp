@@ -48,6 +48,7 @@ std::int64_t answer_at(const JsonReader& at, const std::vector<std::string>& cho
                           answer));
     return answer - first;
   }
+  if (!at.is_text()) at.refuse("a choice or its place");
   const std::string text = at.text();
   const auto found = std::find(choices.begin(), choices.end(), text);
   if (!text.empty() && found != choices.end()) return found - choices.begin();

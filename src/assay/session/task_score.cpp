@@ -9,6 +9,7 @@
 #include "assay/generate/scored_sequences.h"
 #include "assay/model/model.h"
 #include "assay/session/bos.h"
+#include "assay/session/shared_tokens.h"
 #include "assay/text/python_text.h"
 #include "assay/text/tokenizer.h"
 
@@ -28,7 +29,12 @@ class TaskScorer {
  public:
   TaskScorer(const LoadedModel& loaded, const TaskItems& items, const std::string& file,
              const TaskScoreOptions& options)
-      : loaded_(loaded), items_(items), file_(file), options_(options), prefix_(prefix_token(loaded)) {
+      : loaded_(loaded),
+        items_(items),
+        file_(file),
+        options_(options),
+        prefix_(prefix_token(loaded)),
+        calibrated_(loaded.calibration_ids) {
     scores_.sha256 = items.sha256;
     scores_.items.resize(items.items.size());
   }
@@ -49,12 +55,14 @@ class TaskScorer {
     ItemScore& score = scores_.items[i];
     const std::string where = fmt::format("{}:{}", file_, item.line);
     const std::size_t first = sequences_.size();
+    bool is_calibrated = false;
     for (std::size_t r = 0; r < item.requests.size(); ++r) {
       TaskTokens tokens =
           task_tokens(*loaded_.tokenizer, prefix_, item.requests[r], loaded_.model->spec().context, where);
       scores_.truncated += tokens.cut > 0 ? 1 : 0;
       scores_.shifted += tokens.is_shifted ? 1 : 0;
       score.tokens.push_back(std::ssize(tokens.continuation));
+      is_calibrated = is_calibrated || calibrated_.has_part_of(tokens.inputs);
       std::size_t s = first;
       while (s < sequences_.size() &&
              (sequences_[s].inputs != tokens.inputs || sequences_[s].first_row != tokens.first_row()))
@@ -68,6 +76,7 @@ class TaskScorer {
       sequences_[s].targets.push_back(std::move(tokens.continuation));
     }
     score.log_likelihoods.resize(item.requests.size());
+    calibrated_items_ += is_calibrated ? 1 : 0;
   }
 
   void run_batch(std::size_t done) {
@@ -115,6 +124,15 @@ class TaskScorer {
            fmt::format("in {} of {} requests a token spans the border of context and continuation, and only "
                        "what lies behind the context's tokens is scored",
                        scores_.shifted, requests)});
+    if (items_.sha256 == loaded_.calibration_sha256 && !items_.sha256.empty())
+      calibrated_items_ = std::ssize(items_.items);
+    if (calibrated_items_ > 0)
+      scores_.warnings.push_back(
+          {WarningKind::calibrated_items,
+           fmt::format(
+               "{} of {} share {} tokens in a row or more with the text that the model was calibrated "
+               "on: its accuracy may be too high",
+               calibrated_items_, counted(std::ssize(items_.items), "item"), SharedTokens::kPassage)});
   }
 
   const LoadedModel& loaded_;
@@ -122,6 +140,8 @@ class TaskScorer {
   const std::string& file_;
   const TaskScoreOptions& options_;
   const TokenId prefix_;
+  const SharedTokens calibrated_;
+  std::int64_t calibrated_items_ = 0;
   TaskScores scores_;
   std::size_t scored_ = 0;
   // What runs together.

@@ -50,7 +50,8 @@ struct TaskScoreOptions {
   std::function<void(std::int64_t done, std::int64_t items)> on_progress = {};
   std::function<bool()> should_stop = {};  // true: ends with an Error that says so
 };
-// Requests of an item that have the same inputs (choices of one token) run once. Throws Error for a model
+// Requests of an item that have the same inputs (choices of one token) run once. A warning tells of items of
+// which the model's calibration has read a passage. Throws Error for a model
 // without a tokenizer, and as task_tokens().
 TaskScores score_task(const LoadedModel& loaded, const TaskItems& items, const std::string& file,
                       const TaskScoreOptions& options = {});
