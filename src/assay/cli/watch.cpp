@@ -112,7 +112,7 @@ int answer_ended(const std::string& folder, const fs::path& journal, const Outpu
   }
   const ResultSet results = report::read_results(file);
   if (output.is_json)
-    answer_json(report::results_json(results));
+    answer_json("results", report::results_json(results));
   else
     answer_text(report::to_terminal(report::document_of(results), terminal_width()));
   if (!output.is_quiet)
