@@ -130,7 +130,7 @@ TEST(DrawnFigures, OfPositions) {
   }
   const double expected[][2] = {{10, 1}, {20, 1.1}, {30, 1.3}, {}, {10, 4}, {30, 9}, {}};
   ASSERT_EQ(places.size(), std::size(expected)) << svg;
-  for (const std::size_t i : {0, 1, 2, 4, 5}) {
+  for (const std::size_t i : {0U, 1U, 2U, 4U, 5U}) {
     EXPECT_NEAR(across.value_at(places[i].first), expected[i][0], 0.1);
     EXPECT_NEAR(up.value_at(places[i].second), expected[i][1], 0.05);
   }
