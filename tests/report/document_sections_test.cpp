@@ -249,7 +249,7 @@ TEST(DocumentSections, ThatConclude) {
   EXPECT_EQ(section_of(results, "Takeaways"),
             "## Takeaways\n\n"
             "- Memory: the weights of nf4 take 2.5 MiB, 6.4x less than those of float32 (16.0 MiB).\n"
-            "- Latency: nf4 is the fastest, 2.000x [1.960, 2.040] faster than float32.\n");
+            "- Latency: nf4 is the fastest, 2.000x [1.961, 2.041] faster than float32.\n");
   EXPECT_EQ(section_of(results, "Recommendation"), "");
   EXPECT_EQ(section_of(results, "Failed cases"),
             "## Failed cases\n\n- Precision trade-off, fp4: not enough memory.\n");

@@ -118,8 +118,22 @@ TEST(DrawnFigures, OfPositions) {
   off.set("position", Value{0, {}, {10, 30}});
   off.set("step_latency_ms", Value{0, {}, {4, 9}});
   results.rows = {on, off};
-  expect_marks(figure_of(figures_of(results), "step_by_position"),
-               {{10, 1}, {20, 1.1}, {30, 1.3}, {10, 4}, {30, 9}});
+  const std::string svg = to_svg(figure_of(figures_of(results), "step_by_position"));
+  const TickScale across = ticks_of(svg, true), up = ticks_of(svg, false);
+  // Points of which there are thousands have no tooltip: circles first, then squares, each with its legend.
+  std::vector<std::pair<double, double>> places;
+  const std::regex mark(
+      "<(circle|rect) c?x=\"([0-9.]+)\" c?y=\"([0-9.]+)\" (?:r=\"4.5\"|width=\"9\" height=\"9\")");
+  for (std::sregex_iterator i(svg.begin(), svg.end(), mark), end; i != end; ++i) {
+    const double corner = (*i)[1] == "rect" ? 4.5 : 0;
+    places.emplace_back(std::stod((*i)[2]) + corner, std::stod((*i)[3]) + corner);
+  }
+  const double expected[][2] = {{10, 1}, {20, 1.1}, {30, 1.3}, {}, {10, 4}, {30, 9}, {}};
+  ASSERT_EQ(places.size(), std::size(expected)) << svg;
+  for (const std::size_t i : {0U, 1U, 2U, 4U, 5U}) {
+    EXPECT_NEAR(across.value_at(places[i].first), expected[i][0], 0.1);
+    EXPECT_NEAR(up.value_at(places[i].second), expected[i][1], 0.05);
+  }
 }
 
 TEST(DrawnFigures, OfBatches) {

@@ -43,7 +43,7 @@ TEST(History, ComparesEachRunWithTheOneBeforeOfItsModel) {
   EXPECT_FALSE(changes[1].before);
   ASSERT_TRUE(changes[2].before);
   EXPECT_EQ(*changes[2].before, 0U);
-  EXPECT_EQ(shown_latency_change(changes[2]), "slower 2x");
+  EXPECT_EQ(shown_latency_change(changes[2]), "slower 2.00x \u00b10.5%");
   EXPECT_EQ(shown_change(changes[2], "working_memory_bytes"), "higher in 1 of 1");
   EXPECT_EQ(shown_change(changes[2], "perplexity"), "-");
 }

@@ -56,7 +56,7 @@ TEST(ResultDocument, OnATerminal) {
             "=========\n"
             "- Memory: the weights of nf4 take 2.5 MiB, 6.4x less than those of float32 (16.0\n"
             "  MiB).\n"
-            "- Latency: nf4 is the fastest, 2.000x [1.960, 2.040] faster than float32.\n"
+            "- Latency: nf4 is the fastest, 2.000x [1.961, 2.041] faster than float32.\n"
             "\n"
             "Failed cases\n"
             "============\n"
@@ -115,7 +115,7 @@ TEST(ScenarioTable, ShowsTheMetricsThatNameTheScenario) {
   const Table table = scenario_table(results, Scenario::lengths);
   EXPECT_EQ(table.head, (std::vector<std::string>{"Prompt length", "Latency (ms)", "95 % CI", "Tokens/s"}));
   EXPECT_EQ(table.rows[0], (std::vector<std::string>{"32 tokens", "5.660", "±1.0%", "8834"}));
-  EXPECT_EQ(table.rows[1], (std::vector<std::string>{"128 tokens", "13.10", "-1.5/+213.0%", "3817"}));
+  EXPECT_EQ(table.rows[1], (std::vector<std::string>{"128 tokens", "13", "-1.5%/+213%", "3817"}));
   const Table all = every_metric_table(results, Scenario::lengths);
   EXPECT_NE(std::find(all.head.begin(), all.head.end(), "KV cache (MiB)"), all.head.end());
 }

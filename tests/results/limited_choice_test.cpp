@@ -192,7 +192,7 @@ TEST(LimitedChoice, SpeaksInWholeSentences) {
   const std::vector<std::string> said = report::sentences_of(chosen(limited_results(), "ppl-ratio=1.01"));
   ASSERT_EQ(said.size(), 3U);
   EXPECT_EQ(said[0], "Choose bfloat16: it is the fastest within ppl-ratio=1.01 (latency 600 ms).");
-  EXPECT_EQ(said[1].rfind("The runner-up is float32: float32 is 1.67x", 0), 0U) << said[1];
+  EXPECT_EQ(said[1].rfind("The runner-up is float32: float32 is 1.6669x", 0), 0U) << said[1];
   EXPECT_EQ(said[2],
             "The limit ppl-ratio=1.01 binds: relaxed by 10 %, it would let in int8 (perplexity over the "
             "baseline's 1.025; its speed is 2x as high).");

@@ -260,11 +260,11 @@ TEST_F(ScriptedStudies, ThreadsAreTheFewestOfThoseThatTie) {
   const Comparison* c = result.comparison(Scenario::threads, "2 threads", "1 thread");
   ASSERT_NE(c, nullptr);
   ASSERT_EQ(test::remarks_of(result).size(), 1U);
-  EXPECT_EQ(
-      test::remarks_of(result)[0],
-      fmt::format("Use 2 threads: no larger number is shown to be faster, 2x [{:.3g}, {:.3g}] faster than 1 "
-                  "thread.",
-                  1 / c->interval->high, 1 / c->interval->low));
+  EXPECT_EQ(test::remarks_of(result)[0],
+            fmt::format(
+                "Use 2 threads: no larger number is shown to be faster, 2.00x [{:.2f}, {:.2f}] faster than 1 "
+                "thread.",
+                1 / c->interval->high, 1 / c->interval->low));
 }
 
 TEST_F(ScriptedStudies, SeriesOfStepsHaveTheirMedians) {
