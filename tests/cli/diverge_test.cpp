@@ -116,7 +116,7 @@ TEST(CliDiverge, TakesFilesFoldersAndRecipes) {
   write_file(recipe,
              "name = \"mixed\"\ndefault = \"nf4\"\n[[modules]]\nmatch = \"*.attn.*\"\nformat = \"int8\"\n");
   const ProgramResult result =
-      run_program({"diverge", "demo", q8, nf4, "recipe:" + recipe, "nf4", "--max-tokens", "1800", "--json",
+      run_program({"diverge", "demo", q8, nf4, "recipe:" + recipe, "nf4", "--max-tokens", "2400", "--json",
                    "--no-noise-floor", "--fail-on", "kl:1,agreement:0.5"});
   expect_success(result);
   const Json json = Json::parse(result.out);

@@ -175,5 +175,20 @@ TEST(DivergencePairs, FamiliesSeldomHaveAFalseVerdict) {
   EXPECT_GE(found, 0.8 * kRuns);
 }
 
+// Seven blocks have no p value below 2 / 2^7, however clear the difference: six pairs need eight.
+TEST(DivergencePairs, SayWhatAFamilyNeeds) {
+  std::vector<MeasuredCandidate> four(4);
+  for (std::size_t i = 0; i < 4; ++i)
+    for (int token = 0; token < 7 * 256; ++token)
+      four[i].tokens.push_back({.kl = static_cast<double>(i + 1) + 0.001 * (token % 7)});
+  for (const DivergencePair& pair : compare_pairs(four)) {
+    EXPECT_EQ(pair.verdict, 0);
+    EXPECT_EQ(pair.divisor, 6);
+    EXPECT_EQ(pair.paired.tokens_needed.value_or(8 * 256), 8 * 256);
+  }
+  four.pop_back();
+  for (const DivergencePair& pair : compare_pairs(four)) EXPECT_EQ(pair.verdict, -1) << "three need seven";
+}
+
 }  // namespace
 }  // namespace assay

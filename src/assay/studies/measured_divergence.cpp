@@ -1,6 +1,7 @@
 #include "assay/studies/measured_divergence.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -222,6 +223,21 @@ std::vector<double> kl_of(std::span<const TokenDivergence> tokens) {
   return kl;
 }
 
+namespace {
+
+// More than one pair needs by itself: its level is divided, and of b blocks no p value lies below 2 / 2^b.
+std::int64_t needed_in_family(std::int64_t alone, int divisor) {
+  constexpr double kPower90 = 1.281552, kMany = 1e6;
+  const double two_sided = statistics::student_t_quantile(1 - kFalsePairVerdict, kMany),
+               divided = statistics::student_t_quantile(1 - kFalsePairVerdict / divisor, kMany);
+  const double times = std::pow((divided + kPower90) / (two_sided + kPower90), 2),
+               blocks = std::ceil(std::log2(2 * divisor / kFalsePairVerdict));
+  return std::max(static_cast<std::int64_t>(std::ceil(times * static_cast<double>(alone))),
+                  static_cast<std::int64_t>(blocks) * statistics::kDivergenceBlock);
+}
+
+}  // namespace
+
 std::vector<DivergencePair> compare_pairs(std::span<const MeasuredCandidate> candidates) {
   std::vector<DivergencePair> pairs;
   std::vector<std::vector<double>> kl;
@@ -238,6 +254,8 @@ std::vector<DivergencePair> compare_pairs(std::span<const MeasuredCandidate> can
     if (pairs[i].paired.blocks >= statistics::kMinForInterval &&
         p_values[i] <= kFalsePairVerdict / divisors[i])
       pairs[i].verdict = pairs[i].paired.difference.value < 0 ? -1 : 1;
+    else if (pairs[i].paired.tokens_needed)
+      pairs[i].paired.tokens_needed = needed_in_family(*pairs[i].paired.tokens_needed, divisors[i]);
   }
   return pairs;
 }

@@ -65,7 +65,7 @@ std::vector<double> kl_of(std::span<const TokenDivergence> tokens);
 
 // All pairs of candidates that were measured, by place, each with the verdict of a family that is corrected
 // together (Holm): -1 the first diverges less, 1 more, 0 undecided. The chance of any false one is this at
-// most.
+// most. Of an undecided pair, `tokens_needed` counts what the family asks for.
 inline constexpr double kFalsePairVerdict = 0.05;
 struct DivergencePair {
   std::size_t first = 0, second = 0;
