@@ -79,7 +79,7 @@ TEST(ConfigurationFigures, TheFrontierHasItsRowsWhereTheyAre) {
   // The error bar from 1.09 to 1.11.
   EXPECT_NEAR(up.value_at(number_after(marks[2], "y1=\"")), 1.09, 0.0005);
   EXPECT_NEAR(up.value_at(number_after(marks[2], "y2=\"")), 1.11, 0.0005);
-  EXPECT_NE(marks[1].find("int8: 10 MiB; 1.0100 [1.0050, 1.0150]; on the frontier"), std::string::npos)
+  EXPECT_NE(marks[1].find("int8: 10 MiB; 1.010 [1.005, 1.015]; on the frontier"), std::string::npos)
       << marks[1];
   EXPECT_EQ(plot.caption.find("On the Pareto frontier"), 0U);
 }

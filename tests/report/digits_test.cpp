@@ -17,14 +17,16 @@ std::string with_ends(double value, double low, double high) {
 
 TEST(Digits, AreThoseOfTheHalfWidth) {
   EXPECT_EQ(with_ends(3.5612, 3.4099, 3.7201), "3.56 [3.41, 3.72]");    // half 0.155
-  EXPECT_EQ(with_ends(2.3, 2.22, 2.39), "2.300 [2.220, 2.390]");        // half 0.085
+  EXPECT_EQ(with_ends(2.3, 2.22, 2.39), "2.30 [2.22, 2.39]");           // half 0.085
   EXPECT_EQ(with_ends(11938.2, 11642, 12242), "11940 [11640, 12240]");  // half 300: to tens
-  EXPECT_EQ(with_ends(21.81, 21.3, 22.3), "21.81 [21.30, 22.30]");      // half 0.5
-  EXPECT_EQ(with_ends(0.00057912, 0.0005, 0.00065), "0.000579 [0.000500, 0.000650]");
+  EXPECT_EQ(with_ends(21.81, 21.3, 22.3), "21.8 [21.3, 22.3]");         // half 0.5
+  EXPECT_EQ(with_ends(0.00057912, 0.0005, 0.00065), "0.00058 [0.00050, 0.00065]");
   EXPECT_EQ(with_ends(1.0053, 1.0018, 1.0088), "1.0053 [1.0018, 1.0088]");
-  // Half-widths of 0.1 and just below it.
+  // Half-widths at 0.1 and at 0.355.
+  EXPECT_EQ(with_ends(5, 4.65, 5.35), "5.00 [4.65, 5.35]");
+  EXPECT_EQ(with_ends(5, 4.64, 5.36), "5.0 [4.6, 5.4]");
   EXPECT_EQ(with_ends(5, 4.9, 5.1), "5.00 [4.90, 5.10]");
-  EXPECT_EQ(with_ends(5, 4.901, 5.099), "5.000 [4.901, 5.099]");
+  EXPECT_EQ(with_ends(5, 4.901, 5.099), "5.00 [4.90, 5.10]");
 }
 
 TEST(Digits, AreNeverFewerThanTwoOfTheValue) {
@@ -63,12 +65,12 @@ TEST(Digits, OfMetricsWhoseValuesVary) {
   const Metric &latency = metric("total_latency_s"), &perplexity = metric("perplexity"),
                &weights = metric("resident_weights_bytes"), &ratio = metric("perplexity_ratio");
   const Value timed{0.0125, Interval{0.0121, 0.0129, 0.95}, {0.0125, 0.0126}};
-  EXPECT_EQ(decimals_of(latency, timed, {7}).count, 2) << "milliseconds: 12.5 with a half-width of 0.4";
+  EXPECT_EQ(decimals_of(latency, timed, {7}).count, 1) << "milliseconds: 12.5 with a half-width of 0.4";
   EXPECT_EQ(decimals_of(latency, Value{0.0125, {}, {0.0125}}, {7}).count, 7);
   EXPECT_EQ(decimals_of(perplexity, Value{20, Interval{10, 30, 0.95}, {19, 21}}, {3}).count, 3)
       << "every run gives the same";
   EXPECT_EQ(decimals_of(weights, Value{1e6, {}, {}}, {1}).count, 1);
-  EXPECT_EQ(decimals_of(ratio, Value{1.0053, Interval{1.001, 1.009, 0.95}, {}}, {1}).count, 4);
+  EXPECT_EQ(decimals_of(ratio, Value{1.0053, Interval{1.001, 1.009, 0.95}, {}}, {1}).count, 3);
 }
 
 TEST(Digits, OfAnIntervalInPercent) {

@@ -105,8 +105,8 @@ TEST(HtmlPage, AnswersFirstAndIsWellFormed) {
   EXPECT_EQ(times_in(body, "<th "), times_in(body, "<th scope=\""));
   EXPECT_EQ(times_in(body, "<svg "), times_in(body, "<svg class=\"plot\" role=\"img\" aria-labelledby=\""));
   EXPECT_EQ(times_in(body, "<svg "), times_in(body, "<desc "));
-  EXPECT_NE(body.find("<td class=\"verdict faster\" data-v=\"0.5\" title=\"nf4 is 2.000x [1.961, 2.041] "
-                      "faster than float32\">faster 2.000x <small>[1.961, 2.041]</small></td>"),
+  EXPECT_NE(body.find("<td class=\"verdict faster\" data-v=\"0.5\" title=\"nf4 is 2.00x [1.96, 2.04] "
+                      "faster than float32\">faster 2.00x <small>[1.96, 2.04]</small></td>"),
             std::string::npos);
   EXPECT_NE(body.find("<td class=\"verdict base\" data-v=\"1\">baseline</td>"), std::string::npos);
   EXPECT_NE(body.find("failed: not enough memory"), std::string::npos);

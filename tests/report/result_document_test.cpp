@@ -56,7 +56,7 @@ TEST(ResultDocument, OnATerminal) {
             "=========\n"
             "- Memory: the weights of nf4 take 2.5 MiB, 6.4x less than those of float32 (16.0\n"
             "  MiB).\n"
-            "- Latency: nf4 is the fastest, 2.000x [1.961, 2.041] faster than float32.\n"
+            "- Latency: nf4 is the fastest, 2.00x [1.96, 2.04] faster than float32.\n"
             "\n"
             "Failed cases\n"
             "============\n"
@@ -73,7 +73,7 @@ TEST(ResultDocument, APageHoldsWhatATerminalLeavesOut) {
   EXPECT_EQ(page.find("# Assay: demo\n\n## Takeaways\n\n- Memory: the weights of nf4 take 2.5 MiB, "), 0u)
       << page;
   for (const char* words : {"Perplexity", "## Every metric", "Equal texts: float32, nf4.",
-                            "| faster 2.000x [1.961, 2.041] |", "| float32 | cache off | equal | - |"})
+                            "| faster 2.00x [1.96, 2.04] |", "| float32 | cache off | equal | - |"})
     EXPECT_NE(page.find(words), std::string::npos) << words << "\n" << page;
 }
 
@@ -114,7 +114,7 @@ TEST(ScenarioTable, ShowsTheMetricsThatNameTheScenario) {
   results.rows[1].set("kv_cache_bytes", 1e6);
   const Table table = scenario_table(results, Scenario::lengths);
   EXPECT_EQ(table.head, (std::vector<std::string>{"Prompt length", "Latency (ms)", "95 % CI", "Tokens/s"}));
-  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"32 tokens", "5.660", "±1.0%", "8834"}));
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"32 tokens", "5.66", "±1.0%", "8834"}));
   EXPECT_EQ(table.rows[1], (std::vector<std::string>{"128 tokens", "13", "-1.5%/+213%", "3817"}));
   const Table all = every_metric_table(results, Scenario::lengths);
   EXPECT_NE(std::find(all.head.begin(), all.head.end(), "KV cache (MiB)"), all.head.end());

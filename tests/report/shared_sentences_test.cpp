@@ -26,9 +26,9 @@ TEST(VerdictCell, TellsTheIntervalAsFarAsItIsAsked) {
   Comparison c = of_row("nf4", 0.5, Verdict::lower);
   EXPECT_EQ(verdict_cell(c, Detail::ends), "faster 2x") << "without an interval";
   c.interval = statistics::Interval{0.48, 0.525, 0.95};
-  EXPECT_EQ(verdict_cell(c, Detail::none), "faster 2.000x");
+  EXPECT_EQ(verdict_cell(c, Detail::none), "faster 2.00x");
   EXPECT_EQ(verdict_cell(c, Detail::percent), "faster 2.00x \u00b15%");
-  EXPECT_EQ(verdict_cell(c, Detail::ends), "faster 2.000x [1.905, 2.083]");
+  EXPECT_EQ(verdict_cell(c, Detail::ends), "faster 2.00x [1.91, 2.08]");
   c = of_row("nf4", 1.122, Verdict::higher, "perplexity");
   c.interval = statistics::Interval{1.097, 1.148, 0.95};
   EXPECT_EQ(verdict_cell(c, Detail::ends), "higher 1.122x [1.097, 1.148]");

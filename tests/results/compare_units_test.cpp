@@ -44,7 +44,7 @@ TEST(ComparedUnits, WhatIsSaidHoldsInEach) {
   EXPECT_NEAR(c.interval->low, 1.08, 1e-9);
   EXPECT_NEAR(c.interval->high, 1.2, 1e-9);
   EXPECT_EQ(c.verdict, Verdict::higher);
-  EXPECT_EQ(sentence_of(c), "B is 1.080x [1.080, 1.200] slower than A in 3 processes");
+  EXPECT_EQ(sentence_of(c), "B is 1.08x [1.08, 1.20] slower than A in 3 processes");
   const auto effects = effects_of(a, b, false);
   ASSERT_EQ(effects.size(), 3U);
   EXPECT_NEAR(effects[0].estimate, std::log(1.2), 1e-12);

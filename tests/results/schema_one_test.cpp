@@ -72,7 +72,7 @@ TEST(SchemaOne, IsReportedAndCompared) {
   EXPECT_EQ(test::remarks_of(results), std::vector<std::string>{"A remark."});
   const std::string page = report::to_markdown(report::document_of(results));
   EXPECT_NE(page.find("- A remark.\n"), std::string::npos);
-  EXPECT_NE(page.find("- Latency: nf4 is the fastest, 2.000x [1.961, 2.041] faster than float32.\n"),
+  EXPECT_NE(page.find("- Latency: nf4 is the fastest, 2.00x [1.96, 2.04] faster than float32.\n"),
             std::string::npos)
       << page;
   EXPECT_FALSE(compare_results(results, test::full_results(), 0.02).rows.empty());

@@ -127,7 +127,7 @@ TEST(TakeawayLimits, OfQuality) {
     results.comparisons = {loss_against("a", 1.23456, 1.2, 1.3, verdict)};
     return said(results, "Quality");
   };
-  const std::string one = "Quality against base: a (perplexity ratio 1.235 [1.200, 1.300]";
+  const std::string one = "Quality against base: a (perplexity ratio 1.24 [1.20, 1.30]";
   EXPECT_EQ(with(Verdict::higher), one + ").");
   EXPECT_EQ(with(Verdict::no_difference), one + ", no loss beyond the margin).");
   EXPECT_EQ(with(Verdict::lower), one + ", lower than the baseline).");
@@ -138,7 +138,7 @@ TEST(TakeawayLimits, OfQuality) {
                          loss_against("c", 1.5, 1.375, 1.75, Verdict::higher),
                          speed_of("d", "base", 9, Verdict::higher)};
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: a (perplexity ratio 1.100 [1.050, 1.125]) loses least; "
+            "Quality against base: a (perplexity ratio 1.10 [1.05, 1.12]) loses least; "
             "c (perplexity ratio 1.50 [1.38, 1.75]) loses most.");
   results.comparisons[0].interval = statistics::Interval{1.125, 1.375, 0.95};
   EXPECT_EQ(said(results, "Quality"),
@@ -147,7 +147,7 @@ TEST(TakeawayLimits, OfQuality) {
   EXPECT_EQ(said(results, "Quality").find(" tie "), std::string::npos);
   results.comparisons[2].interval.reset();
   EXPECT_EQ(said(results, "Quality"),
-            "Quality against base: a (perplexity ratio 1.100 [1.050, 1.125]) loses least; "
+            "Quality against base: a (perplexity ratio 1.10 [1.05, 1.12]) loses least; "
             "b (perplexity ratio 1.20 [1.13, 1.37]) loses most.");
 }
 
@@ -196,7 +196,7 @@ ResultSet two_batches() {
 TEST(TakeawayLimits, OfBatches) {
   ResultSet results = two_batches();
   EXPECT_EQ(said(results, "Batching"),
-            "Batching: four has the highest throughput, 200 [180, 220] tokens/s, and is 2.00x [1.60, 2.50] "
+            "Batching: four has the highest throughput, 200 [180, 220] tokens/s, and is 2.0x [1.6, 2.5] "
             "faster than one.");
   results.rows[3].set("tokens_per_sec", 200);
   results.comparisons[0].interval.reset();

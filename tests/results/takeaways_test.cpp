@@ -80,7 +80,7 @@ TEST(Takeaways, SayWhatThePlantedResultsHold) {
             "average 6.4 bits per weight, because the embedding, which is also the LM head, is not quantized "
             "and every group of codes has a scale.\n"
             "Latency: int8 is the fastest, 3.33x [3.23, 3.45] faster than float32. nf4, the smallest, "
-            "is 1.670x [1.620, 1.720] slower than int8 and reaches 40 % of the roofline; in its profiled run "
+            "is 1.67x [1.62, 1.72] slower than int8 and reaches 40 % of the roofline; in its profiled run "
             "most was lost to synchronization (70 % of the time above the roofline).\n"
             "Quality against float32: bfloat16 (perplexity ratio 1.0000 [0.9990, 1.0010], no loss beyond the "
             "margin) loses least; nf4 (perplexity ratio 1.120 [1.100, 1.140]) loses most.\n");
@@ -208,8 +208,8 @@ TEST(Takeaways, SayWhatTheCacheGains) {
     return takeaway(results, "KV cache");
   };
   EXPECT_EQ(with(Verdict::higher),
-            "KV cache: without it, generating after a prompt of 128 tokens is 8.00x [7.50, 8.50] slower.");
-  EXPECT_EQ(with(Verdict::lower).rfind("KV cache: cache off, 128 tokens is 8.00x [7.50, 8.50] ", 0), 0u);
+            "KV cache: without it, generating after a prompt of 128 tokens is 8.0x [7.5, 8.5] slower.");
+  EXPECT_EQ(with(Verdict::lower).rfind("KV cache: cache off, 128 tokens is 8.0x [7.5, 8.5] ", 0), 0u);
   EXPECT_NE(with(Verdict::cannot_tell).find("is undecided"), std::string::npos);
 }
 
@@ -244,7 +244,7 @@ ResultSet batches() {
 TEST(Takeaways, SayWhatBatchesGain) {
   ResultSet results = batches();
   EXPECT_EQ(takeaway(results, "Batching"),
-            "Batching: batch 8 has the highest throughput, 400.0 [396.0, 404.0] tokens/s, and is "
+            "Batching: batch 8 has the highest throughput, 400 [396, 404] tokens/s, and is "
             "4.00x [3.85, 4.17] faster than batch 1.");
   Comparison& against_4 = results.other_comparisons[3];
   against_4.verdict = Verdict::cannot_tell;
@@ -271,7 +271,7 @@ TEST(Takeaways, AServerIsRecommendedByBatchesWithinTheBound) {
   ResultSet results = batches();
   EXPECT_EQ(recommendation_of(results)->server, "float32");
   EXPECT_EQ(test::recommendation_texts(results)[1],
-            "For a server, choose batch 8 of float32: it generates 400.0 [396.0, 404.0] tokens/s, and a "
+            "For a server, choose batch 8 of float32: it generates 400 [396, 404] tokens/s, and a "
             "token takes "
             "at most 44 ms (bound: 100 ms). Other precisions were not measured in batches.");
   // Nothing is recommended where a file lacks its rate.

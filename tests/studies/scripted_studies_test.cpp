@@ -48,7 +48,7 @@ TEST_F(ScriptedStudies, BatchesNameOnlyWhatIsAgainstExpectation) {
   EXPECT_TRUE(remarks({1.02, 9}).empty()) << "undecided";
   const std::vector<std::string> slower = remarks({1.5, 1});
   ASSERT_EQ(slower.size(), 1U);
-  EXPECT_EQ(slower[0].rfind("The same prompts take longer in a larger batch: batch 4 is 1.500x [", 0), 0U)
+  EXPECT_EQ(slower[0].rfind("The same prompts take longer in a larger batch: batch 4 is 1.50x [", 0), 0U)
       << slower[0];
 }
 
@@ -78,7 +78,7 @@ TEST_F(ScriptedStudies, LengthsCountTheirVerdicts) {
       "From one prompt length to the next, latency rises in 1, stays within 2 % in 1, is undecided in 1, "
       "falls in 1 of 4 comparisons.");
   EXPECT_EQ(test::remarks_of(result)[1].rfind(
-                "A longer prompt takes less time than a shorter one: 32 tokens is 2.000x [", 0),
+                "A longer prompt takes less time than a shorter one: 32 tokens is 2.00x [", 0),
             0U)
       << test::remarks_of(result)[1];
   const ExperimentResult rising = lengths({2, 4});
@@ -152,7 +152,7 @@ TEST_F(ScriptedStudies, KvCacheFormatsTellMemoryAndSteps) {
   ASSERT_EQ(test::remarks_of(result).size(), 1U);
   EXPECT_EQ(test::remarks_of(result)[0].rfind(
                 "Keys and values in int8 take 0.26 times the memory of float32. Decode "
-                "steps: int8 is 1.250x [",
+                "steps: int8 is 1.25x [",
                 0),
             0U)
       << test::remarks_of(result)[0];
@@ -178,7 +178,7 @@ TEST_F(ScriptedStudies, EdgePromptsExplainTheirDifference) {
   const ExperimentResult result =
       run("edge", [](std::any& o) { std::any_cast<EdgeOptions&>(o).new_tokens = 3; });
   ASSERT_EQ(test::remarks_of(result).size(), 1U) << "equal and undecided ones are not explained";
-  EXPECT_EQ(test::remarks_of(result)[0].rfind("code is 1.750x [", 0), 0U) << test::remarks_of(result)[0];
+  EXPECT_EQ(test::remarks_of(result)[0].rfind("code is 1.75x [", 0), 0U) << test::remarks_of(result)[0];
   // 2 of 2.5.
   EXPECT_NE(test::remarks_of(result)[0].find(
                 ": decode explains 80 % of the difference (prompts of 40 and 20 tokens)."),
@@ -285,7 +285,7 @@ TEST_F(ScriptedStudies, PerplexityIsTheExponentOfTheMeanLoss) {
   EXPECT_EQ(result.comparisons[0].margin, 0.005);
   EXPECT_EQ(result.comparisons[0].processes, 48);
   EXPECT_EQ(sentence_of(result.comparisons[0]),
-            "nf4 has a higher perplexity than float32: perplexity ratio 1.1052 [1.0987, 1.1117]");
+            "nf4 has a higher perplexity than float32: perplexity ratio 1.105 [1.099, 1.112]");
   EXPECT_EQ(nf4.parameter("corpus"), "text.txt");
   EXPECT_EQ(nf4.parameter("corpus_sha256"), "sha");
   EXPECT_EQ(nf4.parameter("protocol"), "guide");

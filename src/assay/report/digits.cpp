@@ -9,7 +9,8 @@ namespace assay::report {
 
 namespace {
 
-constexpr int kMeaningful = 2;         // significant digits of a half-width, and of any value
+constexpr int kMeaningful = 2;         // significant digits of any value
+constexpr double kCoarse = 3.55;       // leading digits of a half-width from which one of them is enough
 constexpr int kMostDecimals = 12;      // beyond which nothing here is measured
 constexpr int kMostBeforePoint = 300;  // powers of ten that a double can be rounded to
 constexpr std::string_view kNoNumber = "-";
@@ -49,7 +50,10 @@ Decimals significant(double value, int digits) {
 Decimals supported_decimals(double value, const std::optional<statistics::Interval>& interval,
                             Decimals otherwise) {
   if (!bounds(interval) || !std::isfinite(value)) return otherwise;
-  const Decimals of_half = significant((interval->high - interval->low) / 2, kMeaningful);
+  const double half = (interval->high - interval->low) / 2;
+  const Decimals first = significant(half, 1);
+  const bool takes_two = half * std::pow(10, first.count) < kCoarse;
+  const Decimals of_half = {std::min(kMostDecimals, first.count + (takes_two ? 1 : 0))};
   return value == 0 ? of_half : Decimals{std::max(of_half.count, significant(value, kMeaningful).count)};
 }
 

@@ -15,9 +15,10 @@ struct Decimals {
   int count = 0;
 };
 
-// Those of the second significant digit of the interval's half-width, and never fewer than two significant
-// digits of the value need. Where nothing bounds the value (no interval, one of no width, one that is no
-// number): `otherwise`.
+// Those that the interval's half-width needs: two significant digits of it up to 3.5 (0.35, 350), one above,
+// as the Particle Data Group rounds (Review of Particle Physics, Introduction); never fewer than two
+// significant digits of the value need. Where nothing bounds the value (no interval, one of no width, one
+// that is no number): `otherwise`.
 Decimals supported_decimals(double value, const std::optional<statistics::Interval>& interval,
                             Decimals otherwise);
 // Those that so many significant digits take.
