@@ -47,9 +47,32 @@ class Lockstep {
     logits_.resize(static_cast<std::size_t>(slice_rows_ * vocab));
   }
 
+  // Before the first run: the baseline's logits come from what an earlier measure kept, or are kept, where
+  // that has room.
+  void use_kept(std::int64_t scored) {
+    KeptBaseline* const kept = options_.kept;
+    if (kept == nullptr) return;
+    is_read_ = kept->program == base_.program && kept->step_rows == step_rows_ &&
+               kept->slice_rows == slice_rows_ && kept->protocol == result_.protocol &&
+               std::ranges::equal(kept->ids, ids_);
+    if (is_read_) return;
+    const std::int64_t vocab = base_.program->plan().vocab, most = kept->most.value;
+    *kept = {.most = kept->most};
+    is_filled_ = scored <= most / (vocab * static_cast<std::int64_t>(sizeof(float)));
+    if (is_filled_) kept->logits.reserve(static_cast<std::size_t>(scored * vocab));
+  }
+  void finish_kept() const {
+    if (!is_filled_) return;
+    options_.kept->program = base_.program;
+    options_.kept->ids.assign(ids_.begin(), ids_.end());
+    options_.kept->protocol = result_.protocol;
+    options_.kept->slice_rows = slice_rows_;
+    options_.kept->step_rows = step_rows_;
+  }
+
   void run(std::span<const Window> windows) {
     windows_ = windows;
-    begin(base_);
+    if (!is_read_) begin(base_);
     for (std::size_t c = 0; c < candidates_.size(); ++c)
       if (is_live(c)) attempt(c, [&] { begin(candidates_[c]); });
     by_window_.assign(windows.size(), {});
@@ -130,7 +153,7 @@ class Lockstep {
         const std::int64_t target = w.begin + part.first + i + 1;
         if (target >= w.first_target && target < w.end) positions.push_back({part.window, row, target});
       }
-    forward(base_, parts);
+    if (!is_read_) forward(base_, parts);
     for (std::size_t c = 0; c < candidates_.size(); ++c)
       if (is_live(c)) attempt(c, [&] { forward(candidates_[c], parts); });
     const auto most = static_cast<std::size_t>(slice_rows_);
@@ -146,10 +169,10 @@ class Lockstep {
                                                           static_cast<std::size_t>(program.plan().vocab))});
   }
 
-  static std::span<const float> row_of(const Program& program, const std::vector<float>& logits,
-                                       std::size_t i, std::int64_t vocab) {
-    return std::span(logits).subspan(i * static_cast<std::size_t>(program.plan().vocab),
-                                     static_cast<std::size_t>(vocab));
+  static std::span<const float> row_of(const Program& program, std::span<const float> logits, std::size_t i,
+                                       std::int64_t vocab) {
+    return logits.subspan(i * static_cast<std::size_t>(program.plan().vocab),
+                          static_cast<std::size_t>(vocab));
   }
 
   template <typename Task>
@@ -166,9 +189,8 @@ class Lockstep {
   void summarize_base(std::span<const Position> slice, std::int64_t vocab) {
     if (summarized_vocab_ == vocab) return;
     of_base_.resize(slice.size());
-    for_each(slice.size(), [&](std::size_t i) {
-      of_base_[i] = summary_of(row_of(*base_.program, base_logits_, i, vocab));
-    });
+    for_each(slice.size(),
+             [&](std::size_t i) { of_base_[i] = summary_of(row_of(*base_.program, of_slice_, i, vocab)); });
     for (std::size_t i = 0; i < slice.size(); ++i)
       if (!of_base_[i]) throw Error("the baseline's {}", not_finite(slice[i].target));
     summarized_vocab_ = vocab;
@@ -181,10 +203,30 @@ class Lockstep {
         target);
   }
 
-  void compare(std::span<const Position> slice) {
-    read_logits(*base_.program, slice, base_logits_);
+  // The baseline's logits of the slice, and their summaries.
+  void read_base(std::span<const Position> slice) {
+    const std::int64_t vocab = base_.program->plan().vocab;
     summarized_vocab_ = 0;
-    summarize_base(slice, base_.program->plan().vocab);
+    if (is_read_) {
+      const KeptBaseline& kept = *options_.kept;
+      of_slice_ = std::span(kept.logits).subspan(compared_ * static_cast<std::size_t>(vocab));
+      const auto first = kept.summaries.begin() + static_cast<std::ptrdiff_t>(compared_);
+      of_base_.assign(first, first + std::ssize(slice));
+      summarized_vocab_ = vocab;
+    } else {
+      read_logits(*base_.program, slice, base_logits_);
+      of_slice_ = base_logits_;
+      summarize_base(slice, vocab);
+    }
+    compared_ += slice.size();
+    if (!is_filled_) return;
+    const auto floats = static_cast<std::ptrdiff_t>(slice.size()) * vocab;
+    options_.kept->logits.insert(options_.kept->logits.end(), of_slice_.begin(), of_slice_.begin() + floats);
+    for (std::size_t i = 0; i < slice.size(); ++i) options_.kept->summaries.push_back(*of_base_[i]);
+  }
+
+  void compare(std::span<const Position> slice) {
+    read_base(slice);
     for (const Position& position : slice) by_window_[position.window].scored.push_back(position.target);
     std::vector<TokenDivergence> found(slice.size());
     std::vector<char> is_finite(slice.size());
@@ -200,7 +242,7 @@ class Lockstep {
           const std::optional<LogitSummary> summary = summary_of(candidate);
           is_finite[i] = summary.has_value();
           if (summary)
-            found[i] = divergence_of(row_of(*base_.program, base_logits_, i, vocab), *of_base_[i], candidate,
+            found[i] = divergence_of(row_of(*base_.program, of_slice_, i, vocab), *of_base_[i], candidate,
                                      *summary, ids_[static_cast<std::size_t>(slice[i].target)]);
         });
         for (std::size_t i = 0; i < slice.size(); ++i) {
@@ -231,6 +273,9 @@ class Lockstep {
   Divergence& result_;
   std::int64_t step_rows_ = 0, slice_rows_ = 0, summarized_vocab_ = 0;
   std::vector<float> base_logits_, logits_;
+  std::span<const float> of_slice_;           // the baseline's
+  bool is_read_ = false, is_filled_ = false;  // what an earlier measure kept; for a later one
+  std::size_t compared_ = 0;                  // tokens so far
   std::vector<std::optional<LogitSummary>> of_base_;
   std::span<const Window> windows_;
   std::vector<OfWindow> by_window_;
@@ -268,11 +313,15 @@ Divergence measure_divergence(Program& base, std::span<Program* const> candidate
   result.windows = static_cast<std::int64_t>(windows.size());
   result.protocol = fmt::format("hf context={} stride={}", result.context, result.stride);
   Lockstep lockstep(base, candidates, ids, options, result);
+  std::int64_t scored = 0;
+  for (const Window& window : windows) scored += window.targets();
+  lockstep.use_kept(scored);
   for (std::size_t first = 0; first < windows.size(); first += kWindowsTogether) {
     const std::size_t count = std::min(kWindowsTogether, windows.size() - first);
     lockstep.run(std::span(windows).subspan(first, count));
     if (options.on_progress) options.on_progress(static_cast<std::int64_t>(first + count), result.windows);
   }
+  lockstep.finish_kept();
   return result;
 }
 
