@@ -311,7 +311,7 @@ TEST(MixChooser, TakesTheFasterOfFormatsWhereTimeIsShort) {
   EXPECT_NEAR(quick.fastest_step(30), 0.7, 1e-12);
   EXPECT_FALSE(MixChooser(table, 0.6).least_kl(30));
   EXPECT_EQ(MixChooser(table, 10).least_kl(30), (FormatChoice{0, 0, 0}));
-  EXPECT_EQ(MixChooser(table, 1.0).least_bytes(0.05), (FormatChoice{1, 2, 2}));
+  EXPECT_EQ(MixChooser(table, 1.0).least_bytes(0.04), (FormatChoice{1, 2, 2}));
 }
 
 TEST(Mix, ComparesWithBfloat16AsStored) {

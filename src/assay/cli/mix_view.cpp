@@ -65,11 +65,11 @@ std::string together_sentence(const MixTogether& together) {
   std::string text;
   if (together.is_misled)
     text = fmt::format(
-        "The sum of the parts misleads: it gives a KL of {:.3g}, and all parts together {:.3g} more ({}) on "
-        "the "
-        "same tokens. {} of two parts' formats tried, {} kept.\n",
-        together.predicted_kl, together.excess.value, text_of_estimate(together.excess),
-        counted(together.tried, "exchange"), together.kept);
+        "The sum of the parts misleads: it is {:.3g}, and all parts together have a KL of {} on the text the "
+        "mix "
+        "is chosen by. {} of two parts' formats tried, {} kept.\n",
+        together.predicted_kl, text_of_estimate(together.kl), counted(together.tried, "exchange"),
+        together.kept);
   if (!together.uniform_instead.empty())
     text += fmt::format(
         "All parts in {} diverge less than the mix on the text it was chosen by, within the same limits, and "

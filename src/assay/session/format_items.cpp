@@ -181,7 +181,8 @@ ItemExchange::StepTimes ItemExchange::time_steps(std::span<const TokenId> ids, s
     const StepItem prompt{.sequence = side.cache->add_sequence(), .ids = ids, .wanted = std::ssize(ids) - 1};
     run_greedy_step(side.program, *side.cache, std::span(&prompt, 1), side.next);
   }
-  for (std::int64_t i = 0; i < steps; ++i) {
+  const std::int64_t room = base_.model->program().plan().context - std::ssize(ids);
+  for (std::int64_t i = 0; i < std::min(steps, room); ++i) {
     if (should_stop_ && should_stop_()) throw Stopped("interrupted after {} decode steps", i);
     for (Timed& side : sides) {
       const std::vector<TokenId> one = side.next;

@@ -64,8 +64,8 @@ class ItemExchange {
   Divergence measure(std::span<const TokenId> ids, std::optional<std::int64_t> context = {});
 
   // Seconds of decode steps of one token, a step of the model as it was loaded and one of the copy in turns,
-  // so that both see the same machine: `steps` of each, behind a prompt of the ids, of which there must be
-  // one.
+  // so that both see the same machine: `steps` of each (fewer where the context ends), behind a prompt of
+  // the ids, of which there must be one.
   struct StepTimes {
     std::vector<double> base, copy;
   };

@@ -115,8 +115,7 @@ class MixSearch {
 
   FormatChoice chosen(MixChooser& chooser) {
     const Limit& limit = options_.limit;
-    if (limit.name == "agreement")
-      return chooser.front()->choice_of(point_of_agreement(*chooser.front()));
+    if (limit.name == "agreement") return chooser.front()->choice_of(point_of_agreement(*chooser.front()));
     if (limit.name != "memory" && limit.name != "kl" && !is_time_limit(limit))
       throw FieldError("limit", "expected memory, kl, agreement, token or tokens-per-s, found '{}'",
                        limit.name);
@@ -158,6 +157,20 @@ class MixSearch {
     return measure_tokens(model_, ids, options_.measuring, protocol);
   }
 
+  // The sum is outside of what was measured, on the tokens of the scores or on all.
+  static bool misleads(const MixTogether& together) {
+    const auto leaves_out = [](const statistics::Estimate& estimate, double value) {
+      return estimate.interval && (estimate.interval->low > value || estimate.interval->high < value);
+    };
+    const double sum = together.predicted_kl, measured = together.kl.value;
+    if (!together.kl.interval) return measured > kAdditiveFactor * sum || kAdditiveFactor * measured < sum;
+    return leaves_out(together.kl, sum) || leaves_out(together.excess, 0);
+  }
+
+  bool keeps_agreement(const TokenKl& tokens) const {
+    return options_.limit.name != "agreement" || statistics::mean(tokens.same_top1) >= options_.limit.bound;
+  }
+
   // The choice, or what all its parts together say is better on the text it is chosen by.
   FormatChoice better_together(FormatChoice choice, MixTogether& together) {
     progress("the mix, all parts together");
@@ -170,11 +183,7 @@ class MixSearch {
     for (std::size_t t = 0; t < std::min(kl.size(), predicted.size()); ++t)
       excess.push_back(kl[t] - predicted[t]);
     together.excess = statistics::token_mean(excess);
-    const double measured = together.predicted_kl + together.excess.value;
-    together.is_misled = together.excess.interval
-                             ? together.excess.interval->low > 0 || together.excess.interval->high < 0
-                             : measured > kAdditiveFactor * together.predicted_kl ||
-                                   measured * kAdditiveFactor < together.predicted_kl;
+    together.is_misled = misleads(together);
     if (together.is_misled) exchange_pairs(choice, kl, together);
     prefer_uniform(choice, kl, together);
     return choice;
@@ -192,15 +201,16 @@ class MixSearch {
         seen.push_back(other);
         ++together.tried;
         progress("an exchange of two formats");
-        std::vector<double> of_other = tokens_of(other, chosen_by_).kl;
-        const statistics::PairedDivergence paired = statistics::compare_divergence(of_other, kl);
+        TokenKl of_other = tokens_of(other, chosen_by_);
+        const statistics::PairedDivergence paired = statistics::compare_divergence(of_other.kl, kl);
         // One of many that were tried: each must stand for itself (Bonferroni).
         if (!paired.difference.interval || paired.difference.interval->high >= 0 ||
-            paired.p_value * static_cast<double>(options_.most_exchanges) >= kMixLevel)
+            paired.p_value * static_cast<double>(options_.most_exchanges) >= kMixLevel ||
+            !keeps_agreement(of_other))
           continue;
         ++together.kept;
         choice = other;
-        kl = std::move(of_other);
+        kl = std::move(of_other.kl);
         has_kept = true;
         break;
       }
@@ -215,10 +225,10 @@ class MixSearch {
       const MixSums sums = table_.sums_of(all);
       if (all == choice || sums.bytes > most || sums.step > max_step_) continue;
       progress(fmt::format("{} on the text it is chosen by", recipe_name_of(options_.candidates[f])));
-      std::vector<double> of_all = tokens_of(all, chosen_by_).kl;
-      if (statistics::mean(of_all) >= statistics::mean(kl)) continue;
+      TokenKl of_all = tokens_of(all, chosen_by_);
+      if (statistics::mean(of_all.kl) >= statistics::mean(kl) || !keeps_agreement(of_all)) continue;
       choice = all;
-      kl = std::move(of_all);
+      kl = std::move(of_all.kl);
       together.uniform_instead = recipe_name_of(options_.candidates[f]);
     }
   }

@@ -49,10 +49,10 @@ struct MixRow {
 // What the mix gave with all parts together, on the text it is chosen by.
 struct MixTogether {
   std::int64_t tokens = 0;
-  statistics::Estimate kl;           // measured, of the choice by sums
-  double predicted_kl = 0;           // on the tokens of the scores
-  statistics::Estimate excess;       // measured less predicted, on those tokens
-  bool is_misled = false;            // the interval of the excess leaves out 0; without one, adds_up() fails
+  statistics::Estimate kl;      // measured, of the choice by sums
+  double predicted_kl = 0;      // on the tokens of the scores
+  statistics::Estimate excess;  // measured less predicted, on those tokens
+  bool is_misled = false;       // the sum is outside of the intervals; without them, adds_up() would fail
   std::int64_t tried = 0, kept = 0;  // exchanges of two items
   std::string uniform_instead = {};  // a uniform format within the limits that diverged less, taken instead
 };
