@@ -10,11 +10,11 @@
 namespace assay::statistics {
 namespace {
 
-using Items = std::vector<std::vector<BoundedOption>>;
+using BoundedItems = std::vector<std::vector<BoundedOption>>;
 
-Items random_items(std::mt19937_64& random, std::size_t items, std::size_t options) {
+BoundedItems random_bounded_items(std::mt19937_64& random, std::size_t items, std::size_t options) {
   std::uniform_real_distribution<double> unit(0, 1);
-  Items made(items);
+  BoundedItems made(items);
   for (auto& item : made)
     for (std::size_t o = 0; o < options; ++o) {
       // More bytes lose less; times follow bytes loosely, and noise may make a loss negative.
@@ -26,7 +26,7 @@ Items random_items(std::mt19937_64& random, std::size_t items, std::size_t optio
 }
 
 // The least cost within the limits of all choices; infinite where none keeps them.
-double least_of_all(const Items& items, const std::array<double, 2>& limits) {
+double least_within(const BoundedItems& items, const std::array<double, 2>& limits) {
   double best = INFINITY;
   std::vector<std::size_t> choice(items.size(), 0);
   for (;;) {
@@ -47,10 +47,10 @@ TEST(BoundedChoice, IsTheLeastOfAllChoices) {
   std::mt19937_64 random(7);
   int found = 0, none = 0;
   for (int trial = 0; trial < 300; ++trial) {
-    const Items items = random_items(random, 6, 3);
+    const BoundedItems items = random_bounded_items(random, 6, 3);
     std::uniform_real_distribution<double> limit(500, 8000);
     const std::array<double, 2> limits{limit(random), limit(random)};
-    const double least = least_of_all(items, limits);
+    const double least = least_within(items, limits);
     const auto choice = choose_within(items, limits);
     ASSERT_EQ(choice.has_value(), std::isfinite(least)) << trial;
     none += choice ? 0 : 1;
@@ -69,9 +69,9 @@ TEST(BoundedChoice, BoundsWhatItDidNotLookAt) {
   std::mt19937_64 random(11);
   int unproven = 0;
   for (int trial = 0; trial < 100; ++trial) {
-    const Items items = random_items(random, 7, 3);
+    const BoundedItems items = random_bounded_items(random, 7, 3);
     const std::array<double, 2> limits{5000, 5000};
-    const double least = least_of_all(items, limits);
+    const double least = least_within(items, limits);
     const auto choice = choose_within(items, limits, 2);
     if (!choice) continue;
     EXPECT_LE(choice->bound, least + 1e-12) << trial;
@@ -85,7 +85,7 @@ TEST(BoundedChoice, BoundsWhatItDidNotLookAt) {
 TEST(BoundedChoice, IsProvenForAModelOfManyLayers) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> unit(0, 1);
-  Items items;
+  BoundedItems items;
   for (int i = 0; i < 120; ++i) {
     const double size = 100.0 * (1 + i % 4), loss = 0.002 * (0.2 + unit(random));
     items.push_back({{loss, {4.5 * size, 1.3 * size}},
@@ -99,9 +99,9 @@ TEST(BoundedChoice, IsProvenForAModelOfManyLayers) {
 }
 
 TEST(BoundedChoice, RefusesItemsThatAreNone) {
-  EXPECT_THROW(choose_within(Items{{}}, {1, 1}), std::logic_error);
-  EXPECT_THROW(choose_within(Items{{{NAN, {0, 0}}}}, {1, 1}), std::logic_error);
-  const auto nothing = choose_within(Items{}, {0, 0});
+  EXPECT_THROW(choose_within(BoundedItems{{}}, {1, 1}), std::logic_error);
+  EXPECT_THROW(choose_within(BoundedItems{{{NAN, {0, 0}}}}, {1, 1}), std::logic_error);
+  const auto nothing = choose_within(BoundedItems{}, {0, 0});
   ASSERT_TRUE(nothing);
   EXPECT_EQ(nothing->cost, 0);
 }
