@@ -100,17 +100,21 @@ std::vector<FormatChoice> MixChooser::neighbours_of(const FormatChoice& choice) 
   std::vector<FormatChoice> found;
   const double bytes = table_.sums_of(choice).bytes, slack = slack_;
   if (const auto smaller = least_kl((1 - kNeighbourShare) * bytes)) found.push_back(*smaller);
-  double room = (1 + kNeighbourShare) * bytes;
   if (front_) {  // the first that takes so much more
-    const double items = room - static_cast<double>(table_.other.value);
+    const double items = (1 + kNeighbourShare) * bytes - static_cast<double>(table_.other.value);
     const auto& points = front_->points();
     const auto next = std::find_if(points.begin(), points.end(), [&](const statistics::KnapsackPoint& point) {
       return static_cast<double>(point.bytes) >= items;
     });
     if (next != points.end())
       found.push_back(front_->choice_of(static_cast<std::size_t>(next - points.begin())));
-  } else if (const auto larger = least_kl(room); larger && *larger != choice) {
-    found.push_back(*larger);
+  } else {  // more room by doubling, until it is of use
+    for (double share = kNeighbourShare; share < 1; share *= 2) {
+      const auto larger = least_kl((1 + share) * bytes);
+      if (!larger || table_.sums_of(*larger).bytes <= bytes) continue;
+      found.push_back(*larger);
+      break;
+    }
   }
   slack_ = slack;
   return found;
