@@ -180,7 +180,7 @@ TEST(Mix, GivesATensorOf30TimesTheScaleTheWiderFormat) {
                             .limit = {"memory", bytes_with(model, kScaled, formats::kInt8, formats::kNf4)}});
   EXPECT_EQ(mix.chosen.recipe.format_of(kScaled), formats::kInt8);
   EXPECT_EQ(mix.chosen.recipe.format_of("transformer.h.0.attn.c_proj"), formats::kNf4);
-  EXPECT_LT(mix.chosen.kl.value, mix.uniform.front().kl.value);
+  EXPECT_LT(mix.chosen.predicted_kl, mix.uniform.front().predicted_kl);
 }
 
 // Scores of two tokens choose at random; all parts together, on the text that is looked at here too, do not.
