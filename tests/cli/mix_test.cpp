@@ -69,6 +69,18 @@ TEST(CliMix, WritesARecipeThatGivesTheMeasuredKlAgain) {
   EXPECT_LE(json["bytes"], 3600 * 1024);
   EXPECT_GT(json["predicted_kl"], 0);
   EXPECT_EQ(json["uniform"].size(), 3U);
+  EXPECT_EQ(json["neighbours"].size(), 2U);
+  EXPECT_EQ(json["baseline"], "float32");
+  EXPECT_GT(json["together"]["predicted_kl"], 0);
+  // The parts say how the sums came about.
+  double bytes = 0, kl = 0;
+  for (const Json& part : json["parts"]) {
+    const Json& own = part["formats"][part["chosen"].get<std::string>()];
+    bytes += own["bytes"].get<double>();
+    kl += own["kl"].get<double>();
+  }
+  EXPECT_LT(bytes, json["bytes"].get<double>());
+  EXPECT_NEAR(kl, json["predicted_kl"].get<double>(), 1e-9);
   const ProgramResult diverged = run_program(
       {"diverge", "demo", "recipe:" + recipe, "--ids", "--text", half, "--no-noise-floor", "--json"});
   expect_success(diverged);
@@ -90,6 +102,21 @@ TEST(CliMix, SaysWhatTheTestsShow) {
   EXPECT_NE(kl.out.find("On the tokens held out it has a KL of"), std::string::npos) << kl.out;
 }
 
+TEST(CliMix, ShowsTheTimeOfDecodeStepsWhereThatIsLimited) {
+  const std::vector<std::string> mix{
+      "mix",          "demo",       "--max-tokens", "50",     "--held-out-tokens", "50", "--candidates",
+      "nf4,bfloat16", "--baseline", "bfloat16",     "--limit"};
+  std::vector<std::string> args = mix;
+  args.push_back("memory=3600KiB,token=10s");
+  const ProgramResult result = run_program(args);
+  expect_success(result);
+  for (const char* words : {"Step (ms)", "A decode step of one token takes", "within the limit of 1e+04 ms",
+                            "KL from bfloat16", "smaller", "larger"})
+    EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
+  args.back() = "tokens-per-s=1000000000";
+  expect_failure(run_program(args), 1, {"tokens-per-s=1e+09", "the fastest decode step"});
+}
+
 TEST(CliMix, RefusesWhatItCannotKeep) {
   const auto failed = [](const std::string& limit) {
     return run_program({"mix", "demo", "--max-tokens", "50", "--held-out-tokens", "50", "--limit", limit});
@@ -97,6 +124,11 @@ TEST(CliMix, RefusesWhatItCannotKeep) {
   expect_failure(failed("memory=100KiB"), 1, {"memory=100KiB", "smallest recipe", "MiB"});
   expect_failure(failed("kl=1e-12"), 1, {"least KL"});
   expect_failure(failed("ttft=2s"), 2, {"--limit", "ttft"});
+  expect_failure(failed("memory=4MiB,kl=1"), 2, {"--limit", "one of each"});
+  expect_failure(failed("token=1ms,tokens-per-s=5"), 2, {"--limit", "one of each"});
+  expect_failure(failed("agreement=90%,token=1s"), 2, {"agreement"});
+  expect_failure(run_program({"mix", "demo", "--limit", "kl=1", "--baseline", "nf4"}), 2,
+                 {"--baseline", "nf4"});
   expect_failure(run_program({"mix", "demo"}), 2, {"--limit"});
   expect_failure(run_program({"mix", "demo", "--limit", "kl=1", "--candidates", "nf5"}), 2,
                  {"candidates", "nf5"});

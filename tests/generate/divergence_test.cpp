@@ -291,6 +291,31 @@ TEST_F(DivergenceTest, OnePassWithSeveralEqualsSinglePasses) {
       measured(base.program(), {&nf4.program()}, {.context = 40, .stride = 25, .pool = pool}).candidates[0]);
 }
 
+// What a measure kept stands in for the baseline in later ones, and for no other text, window or vocabulary.
+TEST_F(DivergenceTest, AKeptBaselineGivesTheSameBits) {
+  const Model base = model("float32"), nf4 = model("nf4"), int8 = model("int8-dynamic");
+  AlteredProgram counted(base.program(), 101), padded(nf4.program(), 120);
+  KeptBaseline kept{.most = {1 << 20}};
+  const DivergenceOptions options{.context = 40, .stride = 25, .kept = &kept};
+  const auto plain = [&](Program& candidate) { return measured(base.program(), {&candidate}).candidates[0]; };
+  expect_equal(measured(counted, {&nf4.program()}, options).candidates[0], plain(nf4.program()));
+  EXPECT_EQ(kept.program, &counted);
+  EXPECT_EQ(kept.logits.size(), 149U * 101);
+  counted.largest_sink = 0;
+  expect_equal(measured(counted, {&int8.program()}, options).candidates[0], plain(int8.program()));
+  expect_equal(measured(counted, {&padded}, {.context = 40, .stride = 25, .kept = &kept}).candidates[0],
+               plain(nf4.program()));
+  EXPECT_EQ(counted.largest_sink, 0U);  // the baseline's LM head did not run
+  const DivergenceOptions other{.context = 30, .stride = 25, .kept = &kept};
+  expect_equal(measured(counted, {&nf4.program()}, other).candidates[0],
+               measured(base.program(), {&nf4.program()}, {.context = 30, .stride = 25}).candidates[0]);
+  EXPECT_GT(counted.largest_sink, 0U);
+  KeptBaseline small{.most = {149 * 101 * 4 - 1}};
+  measured(counted, {&nf4.program()}, {.context = 40, .stride = 25, .kept = &small});
+  EXPECT_EQ(small.program, nullptr);
+  EXPECT_TRUE(small.logits.empty());
+}
+
 TEST_F(DivergenceTest, APaddedVocabularyIsCut) {
   const Model base = model("float32"), nf4 = model("nf4");
   const CandidateDivergence plain = measured(base.program(), {&nf4.program()}).candidates[0];

@@ -32,9 +32,9 @@ std::vector<TokenId> text_for_mix(const LoadedModel& loaded, std::size_t tokens)
   return ids;
 }
 
-// The demo in float32, computing the same, with outliers in one matrix: some channels of the norm before it
-// are smaller, and its weights that read them are as much larger.
-void plant_one_outlier(const std::filesystem::path& to) {
+// The demo in float32 with other values: `alter` gets each tensor's name, its row length and its values.
+void alter_demo(const std::filesystem::path& to,
+                const std::function<void(const std::string&, std::size_t, std::vector<float>&)>& alter) {
   std::filesystem::create_directories(to);
   for (const auto& entry : std::filesystem::directory_iterator(test::demo_model()))
     if (entry.path().extension() == ".json")
@@ -44,14 +44,30 @@ void plant_one_outlier(const std::filesystem::path& to) {
   for (const CheckpointTensor& at : folder.all()) {
     std::vector<float> values(static_cast<std::size_t>(at->elements()));
     at.read_floats(0, at->elements(), values.data());
-    const bool is_norm = at->name.starts_with("transformer.h.1.ln_2."),
-               is_reader = at->name == std::string(kPlanted) + ".weight";
-    const std::size_t width = values.size() / static_cast<std::size_t>(at->shape[0]);
-    for (std::size_t i = 0; i < values.size() && (is_norm || is_reader); ++i)
-      if (i / width % 29 == 3) values[i] *= is_norm ? 1.0F / 64 : 64;
+    alter(at->name, values.size() / static_cast<std::size_t>(at->shape[0]), values);
     tensors.push_back({at->name, "F32", at->shape, test::float_bytes(values)});
   }
   test::write_file(to / "model.safetensors", test::safetensors_file(tensors));
+}
+
+// Computing the same, with outliers in one matrix: some channels of the norm before it are smaller, and its
+// weights that read them are as much larger.
+void plant_one_outlier(const std::filesystem::path& to) {
+  alter_demo(to, [](const std::string& name, std::size_t width, std::vector<float>& values) {
+    const bool is_norm = name.starts_with("transformer.h.1.ln_2."),
+               is_reader = name == std::string(kPlanted) + ".weight";
+    for (std::size_t i = 0; i < values.size() && (is_norm || is_reader); ++i)
+      if (i / width % 29 == 3) values[i] *= is_norm ? 1.0F / 64 : 64;
+  });
+}
+
+// The bytes of the model with these items in one format and the others in another.
+double bytes_with(ItemExchange& model, const std::string& item, const WeightFormat& own,
+                  const WeightFormat& others) {
+  auto bytes = static_cast<double>(model.other_bytes().value);
+  for (std::size_t i = 0; i < model.items().size(); ++i)
+    bytes += static_cast<double>(model.bytes(i, model.items()[i].name == item ? own : others).value);
+  return bytes;
 }
 
 TEST(FormatItems, ShareAFormatWhereTheyAreMultipliedTogether) {
@@ -130,10 +146,7 @@ TEST(Mix, GivesAPlantedBadMatrixTheWidestFormat) {
   // Room for that matrix in the widest format, and for little beside it.
   MixOptions options{.candidates = {formats::kNf4, formats::kInt8, formats::kBfloat16},
                      .limit = {"memory", 0}};
-  options.limit.bound = static_cast<double>(model.other_bytes().value);
-  for (std::size_t i = 0; i < model.items().size(); ++i)
-    options.limit.bound += static_cast<double>(
-        model.bytes(i, model.items()[i].name == kPlanted ? formats::kBfloat16 : formats::kNf4).value);
+  options.limit.bound = bytes_with(model, kPlanted, formats::kBfloat16, formats::kNf4);
   const Mix mix = find_mix(model, scored, held_out, options);
   EXPECT_EQ(mix.chosen.recipe.format_of(kPlanted), formats::kBfloat16);
   EXPECT_EQ(mix.chosen.recipe.format_of("transformer.h.0.mlp.c_fc"), formats::kNf4);
@@ -151,6 +164,183 @@ TEST(Mix, GivesAPlantedBadMatrixTheWidestFormat) {
   std::vector<double> kl;
   for (const TokenDivergence& token : again.divergence.candidates.front().tokens) kl.push_back(token.kl);
   EXPECT_EQ(statistics::mean(kl), mix.chosen.kl.value);
+}
+
+TEST(Mix, GivesATensorOf30TimesTheScaleTheWiderFormat) {
+  constexpr const char* kScaled = "transformer.h.2.attn.c_proj";
+  const test::TemporaryFolder folder;
+  alter_demo(folder.path() / "scaled", [](const std::string& name, std::size_t, std::vector<float>& values) {
+    if (name == std::string(kScaled) + ".weight")
+      for (float& value : values) value *= 30;
+  });
+  ItemExchange model(loaded_for_mix(folder.path() / "scaled"));
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 600);
+  const Mix mix = find_mix(model, std::span(ids).first(300), std::span(ids).last(300),
+                           {.candidates = {formats::kNf4, formats::kInt8},
+                            .limit = {"memory", bytes_with(model, kScaled, formats::kInt8, formats::kNf4)}});
+  EXPECT_EQ(mix.chosen.recipe.format_of(kScaled), formats::kInt8);
+  EXPECT_EQ(mix.chosen.recipe.format_of("transformer.h.0.attn.c_proj"), formats::kNf4);
+  EXPECT_LT(mix.chosen.predicted_kl, mix.uniform.front().predicted_kl);
+}
+
+// Scores of two tokens choose at random; all parts together, on the text that is looked at here too, do not.
+TEST(Mix, IsNeverWorseThanAUniformFormatWithinItsLimit) {
+  ItemExchange model(loaded_for_mix(test::demo_model()));
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 300);
+  std::size_t replaced = 0;
+  const double nf4 = bytes_with(model, "", formats::kNf4, formats::kNf4),
+               int8 = bytes_with(model, "", formats::kInt8, formats::kInt8);
+  for (const double bound : {nf4, 1.3 * nf4, int8, 1.2 * int8})
+    for (const std::int64_t tokens : {2, 3, 5}) {
+      const Mix mix = find_mix(model, ids, ids,
+                               {.candidates = {formats::kFp4, formats::kNf4, formats::kInt8},
+                                .limit = {"memory", bound},
+                                .item_tokens = tokens,
+                                .most_exchanges = 0});
+      EXPECT_LE(static_cast<double>(mix.chosen.bytes.value), bound);
+      for (const MixRow& row : mix.uniform)
+        if (static_cast<double>(row.bytes.value) <= bound) {
+          EXPECT_LE(mix.chosen.kl.value, row.kl.value) << bound << " " << tokens << " " << row.name;
+        }
+      replaced += mix.together.uniform_instead.empty() ? 0 : 1;
+    }
+  EXPECT_GT(replaced, 0U);
+}
+
+TEST(Mix, ShowsItsNeighboursOnBothSides) {
+  ItemExchange model(loaded_for_mix(test::demo_model()));
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 200);
+  MixOptions options{.candidates = {formats::kNf4, formats::kInt8, formats::kBfloat16},
+                     .limit = {"memory", 0}};
+  options.limit.bound = 1.5 * bytes_with(model, "", formats::kNf4, formats::kNf4);
+  const Mix mix = find_mix(model, ids, ids, options);
+  ASSERT_EQ(mix.neighbours.size(), 2U);
+  const MixRow &smaller = mix.neighbours[0], &larger = mix.neighbours[1];
+  EXPECT_EQ(smaller.name, "smaller");
+  EXPECT_EQ(larger.name, "larger");
+  const auto bytes = static_cast<double>(mix.chosen.bytes.value);
+  EXPECT_LE(static_cast<double>(smaller.bytes.value), 0.99 * bytes);
+  EXPECT_GE(static_cast<double>(larger.bytes.value), 1.01 * bytes);
+  EXPECT_GT(static_cast<double>(larger.bytes.value), options.limit.bound);
+  EXPECT_GT(smaller.predicted_kl, mix.chosen.predicted_kl);
+  EXPECT_LT(larger.predicted_kl, mix.chosen.predicted_kl);
+  for (const MixRow& row : mix.neighbours) {
+    model.set_all([&] {
+      std::vector<WeightFormat> formats;
+      for (const std::size_t f : row.choice) formats.push_back(options.candidates[f]);
+      return formats;
+    }());
+    EXPECT_EQ(statistics::mean(measure_tokens(model, ids, {}).kl), row.kl.value) << row.name;
+  }
+  // The smallest recipe has none below, the largest none above.
+  options.limit.bound = bytes_with(model, "", formats::kNf4, formats::kNf4);
+  const Mix smallest = find_mix(model, std::span(ids).first(50), std::span(ids).first(50), options);
+  ASSERT_EQ(smallest.neighbours.size(), 1U);
+  EXPECT_EQ(smallest.neighbours.front().name, "larger");
+}
+
+// Scores of one token mislead; on enough tokens together some exchanges are better beyond their intervals.
+TEST(Mix, ExchangesFormatsWhereTheSumMisleads) {
+  ItemExchange model(loaded_for_mix(test::demo_model()));
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 1600);
+  MixOptions options{.candidates = {formats::kNf4, formats::kInt8}, .limit = {"memory", 0}};
+  options.limit.bound = 1.3 * bytes_with(model, "", formats::kNf4, formats::kNf4);
+  options.item_tokens = 2;
+  const Mix mix = find_mix(model, ids, std::span(ids).first(400), options);
+  EXPECT_TRUE(mix.together.is_misled);
+  EXPECT_GT(mix.together.tried, 0);
+  EXPECT_LE(mix.together.tried, options.most_exchanges);
+  EXPECT_GT(mix.together.kept, 0);
+  EXPECT_LE(static_cast<double>(mix.chosen.bytes.value), options.limit.bound);
+  options.most_exchanges = 0;
+  const Mix without = find_mix(model, ids, std::span(ids).first(400), options);
+  EXPECT_EQ(without.together.tried, 0);
+  EXPECT_LT(mix.chosen.kl.value, without.chosen.kl.value);
+}
+
+TEST(Mix, ExchangesKeepTheBounds) {
+  MixTable table{.other = {100}};
+  for (int i = 0; i < 4; ++i)
+    table.options.push_back({{{10}, 0.1 * (i + 1), 0}, {{20}, 0.01 * (i + 1), 0.5}});
+  const FormatChoice choice{0, 0, 1, 1};  // 160 bytes, a KL of 0.37, one second of steps
+  EXPECT_DOUBLE_EQ(table.sums_of(choice).bytes, 160);
+  EXPECT_NEAR(table.sums_of(choice).kl, 0.37, 1e-12);
+  const auto all = exchanges_of(table, choice, {.bytes = 160, .step = 1}, 10);
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all.front(), (FormatChoice{0, 1, 0, 1}));  // 0.27 more for 0.18 less
+  for (const FormatChoice& each : all) EXPECT_LE(table.sums_of(each).bytes, 160);
+  EXPECT_EQ(exchanges_of(table, choice, {.bytes = 160, .step = 1}, 1).size(), 1U);
+  EXPECT_TRUE(exchanges_of(table, choice, {.bytes = 159}, 10).empty());
+  EXPECT_TRUE(exchanges_of(table, choice, {.step = 0.9}, 10).empty());
+}
+
+TEST(Mix, KeepsTheTimeOfADecodeStep) {
+  ItemExchange model(loaded_for_mix(test::demo_model()));
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 100);
+  MixOptions options{.candidates = {formats::kNf4, formats::kInt8}, .limit = {"memory", 0}};
+  options.limit.bound = 1.3 * bytes_with(model, "", formats::kNf4, formats::kNf4);
+  const Mix without = find_mix(model, ids, ids, options);
+  EXPECT_FALSE(without.chosen.step);
+  options.time_limit = Limit{"token", 1e6};  // milliseconds: no constraint
+  const Mix within = find_mix(model, ids, ids, options);
+  EXPECT_EQ(within.chosen.choice, without.chosen.choice);
+  EXPECT_EQ(within.slack, 0);
+  ASSERT_TRUE(within.chosen.step && within.table.base_step);
+  EXPECT_GT(*within.chosen.step, 0);
+  for (const MixRow& row : within.uniform) EXPECT_GT(*row.step, 0);
+  options.time_limit = Limit{"tokens-per-s", 1e12};
+  try {
+    find_mix(model, ids, ids, options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the fastest decode step within the memory"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_DOUBLE_EQ(step_bound({"token", 8}), 0.008);
+  EXPECT_DOUBLE_EQ(step_bound({"tokens-per-s", 125}), 0.008);
+}
+
+TEST(MixChooser, TakesTheFasterOfFormatsWhereTimeIsShort) {
+  MixTable table{.other = {0}, .base_step = 1.0};
+  for (int i = 0; i < 3; ++i)  // narrow and slow; as narrow, lossier and fast; wide
+    table.options.push_back({{{10}, 0.01, 0.3}, {{10}, 0.03 + 0.01 * i, -0.1}, {{40}, 0.001, 0}});
+  MixChooser quick(table, 1.3);
+  // 0.3 a slow one, -0.1 a fast one: two slow and one fast take 0.5, one slow and two fast 0.1.
+  EXPECT_EQ(quick.least_kl(30), (FormatChoice{1, 1, 0}));
+  EXPECT_EQ(quick.slack(), 0);
+  EXPECT_NEAR(quick.fastest_step(30), 0.7, 1e-12);
+  EXPECT_FALSE(MixChooser(table, 0.6).least_kl(30));
+  EXPECT_EQ(MixChooser(table, 10).least_kl(30), (FormatChoice{0, 0, 0}));
+  EXPECT_EQ(MixChooser(table, 1.0).least_bytes(0.04), (FormatChoice{1, 2, 2}));
+}
+
+TEST(Mix, ComparesWithBfloat16AsStored) {
+  RunConfig config;
+  config.threads = 2;
+  config.precision = Preset::bfloat16;
+  ItemExchange model(
+      load_model_and_tokenizer({test::demo_model().string()}, config, {.needs_tokenizer = false}));
+  EXPECT_EQ(model.base_format(), formats::kBfloat16);
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 200);
+  model.set(0, formats::kNf4);
+  EXPECT_GT(statistics::mean(measure_tokens(model, ids, {}).kl), 1e-5);
+  model.set(0, formats::kBfloat16);
+  for (const double kl : measure_tokens(model, ids, {}).kl) ASSERT_EQ(kl, 0);
+  const Mix mix =
+      find_mix(model, ids, ids, {.candidates = {formats::kNf4, formats::kBfloat16}, .limit = {"kl", 0.02}});
+  EXPECT_FALSE(mix.is_uniform());
+  EXPECT_EQ(mix.uniform.back().kl.value, 0);
+  // Loaded anew, with what is not quantized in bfloat16 too, the recipe computes what was measured.
+  config.precision = {};
+  config.recipe = mix.chosen.recipe;
+  config.dtype = DType::bf16;
+  const LoadedModel loaded =
+      load_model_and_tokenizer({test::demo_model().string()}, config, {.needs_tokenizer = false});
+  const LoadedModel* const candidate = &loaded;
+  double kl = 0;
+  const CorpusDivergence again = diverge_on_ids(model.base(), std::span(&candidate, 1), ids);
+  for (const TokenDivergence& token : again.divergence.candidates.front().tokens) kl += token.kl / 199;
+  EXPECT_NEAR(kl, mix.chosen.kl.value, 1e-12);
 }
 
 TEST(Mix, KeepsALimitOfAgreementWhereScoresAreFrom) {

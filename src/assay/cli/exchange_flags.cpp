@@ -19,15 +19,19 @@ void ExchangeFlags::add_to(CLI::App& app, const std::string& max_tokens_help) {
   app.add_flag("--ids", is_ids, "Read token ids from the file, not text");
   add_whole(app, "--context", context, "Tokens per window; 0: the model's context [0]");
   add_whole(app, "--max-tokens", max_tokens, max_tokens_help);
+  app.add_option("--baseline", baseline,
+                 "Precision that is compared with: float32, or bfloat16 as most models are stored [float32]");
   model.add_fields_to(app, {"threads", "isa", "cpu_mask", "newlines"});
   output.add_to(app);
 }
 
 ItemExchange ExchangeFlags::load() const {
   if (is_ids && file.empty()) throw UsageError("--ids: needs --text, the file of token ids");
-  ModelFlags in_float32 = model;
-  in_float32.precision = "float32";
-  LoadedModel loaded = in_float32.load(!is_ids);
+  if (baseline != "float32" && baseline != "bfloat16")
+    throw UsageError("--baseline: expected float32 or bfloat16, found '{}'", baseline);
+  ModelFlags unquantized = model;
+  unquantized.precision = baseline;
+  LoadedModel loaded = unquantized.load(!is_ids);
   if (!output.is_quiet) {
     note(loaded.load_line());
     for (const Warning& warning : loaded.warnings) note("warning: " + report::sentence_of(warning));

@@ -1,5 +1,5 @@
-// What `assay sensitivity` and `assay mix` share: a model in float32 whose parts change their formats, the
-// tokens it is measured on, and how estimates are written.
+// What `assay sensitivity` and `assay mix` share: a model in float32 or bfloat16 whose parts change their
+// formats, the tokens it is measured on, and how estimates are written.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,7 +19,7 @@ namespace assay::cli {
 struct ExchangeFlags {
   ModelFlags model;
   OutputFlags output;
-  std::string file;
+  std::string file, baseline = "float32";
   bool is_ids = false;
   std::int64_t context = 0, max_tokens = 2000;
 

@@ -54,6 +54,7 @@ constexpr Topic kTopics[] = {
     {"--max-tokens", kModel, "N"},
     {"--divergence-tokens", kModel, "N"},
     {"--held-out-tokens", kModel, "N"},
+    {"--exchanges", kModel, "N"},
     {"--worst", kOutput, "N"},
     {"--no-noise-floor", kMeasuring},
     {"--context", kModel, "N"},

@@ -39,9 +39,9 @@ void write_sensitivity(const Sensitivity& found, const std::string& model, const
 
 int run_sensitivity(const SensitivityFlags& flags) {
   const WeightFormat format = format_from_name(flags.precision, "precision");
-  if (format == formats::kFloat32)
-    throw FieldError("precision",
-                     "expected another precision than float32, which the model is compared with");
+  if (recipe_name_of(format) == flags.shared.baseline)
+    throw FieldError("precision", "expected another precision than {}, which the model is compared with",
+                     flags.shared.baseline);
   if (!flags.folder.empty()) check_output_folder(flags.folder);
   ItemExchange model = flags.shared.load();
   std::vector<TokenId> ids = flags.shared.ids(model.base());
@@ -73,8 +73,8 @@ int run_sensitivity(const SensitivityFlags& flags) {
          "\n");
   if (!flags.folder.empty()) write_sensitivity(found, model.base().id, flags);
   if (flags.shared.output.is_quiet) return 0;
-  note(fmt::format("KL from float32 with one item in {}, {}: {} tokens scored", recipe_name_of(format),
-                   found.protocol, found.tokens_scored));
+  note(fmt::format("KL from {} with one item in {}, {}: {} tokens scored", found.baseline,
+                   recipe_name_of(format), found.protocol, found.tokens_scored));
   constexpr auto kFewest =
       statistics::kDivergenceBlock * static_cast<std::int64_t>(statistics::kMinForInterval);
   if (found.tokens_scored < kFewest)

@@ -78,7 +78,7 @@ report::Plot sensitivity_map(const Sensitivity& found, const std::string& model)
   report::Plot plot;
   plot.form = report::PlotForm::cells;
   plot.title = fmt::format("{}: where {} loses most", printable(model), recipe_name_of(found.format));
-  plot.subtitle = fmt::format("KL divergence from float32 with one part in {} ({} tokens)",
+  plot.subtitle = fmt::format("KL divergence from {} with one part in {} ({} tokens)", found.baseline,
                               recipe_name_of(found.format), found.tokens_scored);
   plot.x_label = "KL in nats per token; darker is larger, on a logarithmic scale";
   std::vector<std::optional<int>> lanes;
@@ -118,10 +118,10 @@ report::Document sensitivity_document(const Sensitivity& found, const std::strin
   add("Layers", sensitivity_sums("Layer", found, found.layers));
   add("How it was measured",
       report::Paragraph{
-          fmt::format("Each part alone is in {}, and all others in float32: {}, {} tokens scored. KL is "
-                      "that of the model in float32 from the model with this part, in nats per token; "
+          fmt::format("Each part alone is in {0}, and all others in {1}: {2}, {3} tokens scored. KL is "
+                      "that of the model in {1} from the model with this part, in nats per token; "
                       "intervals of 95 % come from blocks of 256 tokens.",
-                      recipe_name_of(found.format), found.protocol, found.tokens_scored)});
+                      recipe_name_of(found.format), found.baseline, found.protocol, found.tokens_scored)});
   return document;
 }
 
@@ -132,7 +132,7 @@ nlohmann::ordered_json sensitivity_json(const Sensitivity& found, const std::str
     return all;
   };
   return {{"model", model},
-          {"baseline", "float32"},
+          {"baseline", found.baseline},
           {"format", recipe_name_of(found.format)},
           {"protocol", found.protocol},
           {"tokens_scored", found.tokens_scored},

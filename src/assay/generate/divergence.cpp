@@ -8,6 +8,7 @@
 #include "assay/base/aligned.h"
 #include "assay/base/error.h"
 #include "assay/base/thread_pool.h"
+#include "assay/generate/divergence_input.h"
 #include "assay/generate/steps.h"
 #include "assay/generate/windows.h"
 
@@ -69,9 +70,20 @@ class Lockstep {
     logits_ = base_logits_ + logits;
   }
 
+  // Before the first run: the baseline's logits come from what an earlier measure kept, or are kept, where
+  // that has room.
+  void use_kept(std::int64_t scored) {
+    if (options_.kept == nullptr) return;
+    is_read_ = options_.kept->is_of(*base_.program, step_rows_, result_.protocol, ids_);
+    is_filled_ = !is_read_ && options_.kept->make_room(scored, base_.program->plan().vocab);
+  }
+  void finish_kept() const {
+    if (is_filled_) options_.kept->set_source(*base_.program, step_rows_, result_.protocol, ids_);
+  }
+
   void run(std::span<const Window> windows) {
     windows_ = windows;
-    begin(base_);
+    if (!is_read_) begin(base_);
     for (std::size_t c = 0; c < candidates_.size(); ++c)
       if (is_live(c)) attempt(c, [&] { begin(candidates_[c]); });
     by_window_.assign(windows.size(), {});
@@ -164,7 +176,7 @@ class Lockstep {
         const std::int64_t target = w.begin + part.first + i + 1;
         if (target >= w.first_target && target < w.end) positions.push_back({part.window, row, target});
       }
-    forward(base_, parts);
+    if (!is_read_) forward(base_, parts);
     for (std::size_t c = 0; c < candidates_.size(); ++c)
       if (is_live(c)) attempt(c, [&] { forward(candidates_[c], parts); });
     const auto most = static_cast<std::size_t>(block_rows_);
@@ -187,6 +199,20 @@ class Lockstep {
                                          .stride = stride_});
     const std::int64_t vocab = program.plan().vocab, rows = std::ssize(block_);
     program.head(block_, LogitsSink{{logits, static_cast<std::size_t>(rows * vocab)}});
+  }
+
+  // The baseline's, from it or from what was kept.
+  void read_base(const Slice& slice) {
+    if (!is_read_) read_logits(*base_.program, slice, base_logits_);
+    if (!is_read_ && !is_filled_) return;
+    const std::int64_t vocab = base_.program->plan().vocab,
+                       count = is_sliced_ ? slice.count_below(vocab) : vocab;
+    for (std::size_t i = 0; i < block_.size(); ++i) {
+      float* own = base_logits_ + static_cast<std::int64_t>(i) * (is_sliced_ ? stride_ : vocab);
+      float* kept =
+          options_.kept->logits.data() + (compared_ + static_cast<std::int64_t>(i)) * vocab + slice.first;
+      is_read_ ? std::copy_n(kept, count, own) : std::copy_n(own, count, kept);
+    }
   }
 
   // Where the ids of `slice` of row i lie that both models have.
@@ -221,13 +247,6 @@ class Lockstep {
     return static_cast<std::size_t>(found - is_done_.begin());
   }
 
-  static std::string not_finite(std::int64_t target) {
-    return fmt::format(
-        "logits for token {} of the text are not finite: the model's weights or arithmetic are "
-        "broken",
-        target);
-  }
-
   TokenId target_of(const Position& position) const {
     return ids_[static_cast<std::size_t>(position.target)];
   }
@@ -242,7 +261,7 @@ class Lockstep {
       if (scales) scales_[i] = *scales;
       return scales.has_value();
     });
-    if (bad) throw Error("the baseline's {}", not_finite(block[*bad].target));
+    if (bad) throw Error("the baseline's {}", logits_not_finite(block[*bad].target));
   }
 
   void add_candidate(std::span<const Position> block, const Slice& slice, std::size_t c) {
@@ -261,7 +280,7 @@ class Lockstep {
                        unused.data())
           .has_value();
     });
-    if (bad) throw Error("the {}", not_finite(block[*bad].target));
+    if (bad) throw Error("the {}", logits_not_finite(block[*bad].target));
   }
 
   // Slice by slice, all models: the baseline's is held while each candidate's is beside it.
@@ -270,7 +289,7 @@ class Lockstep {
     const std::int64_t vocab = base_.program->plan().vocab;
     for (std::int64_t first = 0; first < vocab; first += kHeadSlice) {
       const Slice slice{first, first + kHeadSlice};
-      read_logits(*base_.program, slice, base_logits_);
+      read_base(slice);
       for (Group& group : groups_) {
         if (slice.count_below(group.vocab) <= 0) continue;
         add_base(block, slice, group);
@@ -286,7 +305,7 @@ class Lockstep {
 
   // Candidate by candidate, of a device that gives whole rows of logits.
   void compare_rows(std::span<const Position> block) {
-    read_logits(*base_.program, {}, base_logits_);
+    read_base({});
     for (Group& group : groups_)
       for (const std::size_t c : group.members) {
         if (!is_live(c)) continue;
@@ -306,6 +325,7 @@ class Lockstep {
     scales_.resize(block.size());
     rows_.assign(candidates_.size(), std::vector<Row>(block.size()));
     is_sliced_ ? compare_slices(block) : compare_rows(block);
+    compared_ += std::ssize(block);
     for (std::size_t i = 0; i < block.size(); ++i) {
       OfWindow& window = by_window_[block[i].window];
       window.scored.push_back(block[i].target);
@@ -337,6 +357,8 @@ class Lockstep {
   std::vector<Group> groups_;
   std::int64_t step_rows_ = 0, block_rows_ = 0, stride_ = 0;
   bool is_sliced_ = false;
+  bool is_read_ = false, is_filled_ = false;  // from what an earlier measure kept; for a later one
+  std::int64_t compared_ = 0;                 // tokens so far
   const LogitReducer* reducer_ = nullptr;
   AlignedBuffer memory_;
   float *powers_ = nullptr, *base_logits_ = nullptr, *logits_ = nullptr;  // [block_rows_] in memory_
@@ -349,28 +371,6 @@ class Lockstep {
   std::vector<OfWindow> by_window_;
 };
 
-void check_divergence(const Program& base, std::span<Program* const> candidates, std::span<const TokenId> ids,
-                      const DivergenceOptions& options, Divergence& result) {
-  std::int64_t limit = base.plan().context, vocab = base.plan().vocab;
-  for (const Program* candidate : candidates) {
-    limit = std::min(limit, candidate->plan().context);
-    vocab = std::min(vocab, candidate->plan().vocab);
-  }
-  result.context = options.context.value_or(limit);
-  if (result.context < 2 || result.context > limit)
-    throw FieldError("context", "expected 2 to {} (the shortest of the models), found {}", limit,
-                     result.context);
-  result.stride = options.stride.value_or(std::max<std::int64_t>(1, result.context / 2));
-  if (result.stride < 1 || result.stride > result.context)
-    throw FieldError("stride", "expected 1 to {} (the context), found {}", result.context, result.stride);
-  result.tokens = static_cast<std::int64_t>(ids.size());
-  if (result.tokens < 2)
-    throw Error("the text has {}; a divergence needs at least 2", counted(result.tokens, "token"));
-  for (const TokenId id : ids)
-    if (id < 0 || id >= vocab)
-      throw Error("token id {} is outside the vocabulary of {} that the models share", id, vocab);
-}
-
 }  // namespace
 
 Divergence measure_divergence(Program& base, std::span<Program* const> candidates,
@@ -381,11 +381,15 @@ Divergence measure_divergence(Program& base, std::span<Program* const> candidate
   result.windows = static_cast<std::int64_t>(windows.size());
   result.protocol = fmt::format("hf context={} stride={}", result.context, result.stride);
   Lockstep lockstep(base, candidates, ids, options, result);
+  std::int64_t scored = 0;
+  for (const Window& window : windows) scored += window.targets();
+  lockstep.use_kept(scored);
   for (std::size_t first = 0; first < windows.size(); first += kWindowsTogether) {
     const std::size_t count = std::min(kWindowsTogether, windows.size() - first);
     lockstep.run(std::span(windows).subspan(first, count));
     if (options.on_progress) options.on_progress(static_cast<std::int64_t>(first + count), result.windows);
   }
+  lockstep.finish_kept();
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "assay/base/token_id.h"
+#include "assay/base/units.h"
 #include "assay/generate/token_divergence.h"
 
 namespace assay {
@@ -17,12 +18,33 @@ namespace assay {
 class Program;     // backend/backend.h
 class ThreadPool;  // base/thread_pool.h
 
+// What the baseline gave in one measure, for later ones over the same tokens: they take its logits from here
+// and do not run it.
+struct KeptBaseline {
+  Bytes most = {};  // logits that take more are not kept
+  // What they are of: the program, and how it was run. Nothing is kept while there is no program.
+  const Program* program = nullptr;
+  std::vector<TokenId> ids = {};
+  std::string protocol = {};
+  std::int64_t step_rows = 0;
+  std::vector<float> logits = {};  // [scored tokens][vocab], in the order in which they were compared
+
+  bool is_of(const Program& program, std::int64_t step_rows, std::string_view protocol,
+             std::span<const TokenId> ids) const;
+  void set_source(const Program& program, std::int64_t step_rows, std::string_view protocol,
+                  std::span<const TokenId> ids);
+  // Forgets what is kept; false where `scored` rows of logits take more than `most`.
+  bool make_room(std::int64_t scored, std::int64_t vocab);
+};
+
 struct DivergenceOptions {
   std::optional<std::int64_t> context = {};  // a window's, as in ScoreOptions; unset: the shortest
   std::optional<std::int64_t> stride = {};   // unset: half the context
   ThreadPool* pool = nullptr;  // shares the positions of a slice; changes no bit. Null: the caller's thread
   std::function<void(std::int64_t done, std::int64_t windows)> on_progress = {};
   std::function<bool()> should_stop = {};  // true: ends with Stopped
+  // Filled by a measure that runs to its end, and read by those that it fits; the same figures either way.
+  KeptBaseline* kept = nullptr;
 };
 
 struct CandidateDivergence {

@@ -6,6 +6,8 @@
 
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
+#include "assay/base/memory.h"
+#include "assay/generate/greedy_step.h"
 #include "assay/model/forward.h"
 #include "assay/plan/operation_groups.h"
 #include "assay/quant/selection.h"
@@ -105,10 +107,11 @@ ItemExchange::ItemExchange(LoadedModel base, std::function<bool()> should_stop)
     : base_(std::move(base)), should_stop_(std::move(should_stop)) {
   const Model& model = *base_.model;
   const Precision& precision = model.precision();
-  if (precision.is_stored || precision.recipe || precision.weights != formats::kFloat32 ||
-      precision.lm_head != formats::kFloat32)
-    throw Error("{}: expected a model in float32 whose parts change their formats, found {}", base_.id,
-                base_.dtype_label);
+  base_format_ = precision.weights;
+  if (precision.is_stored || precision.recipe || precision.lm_head != base_format_ ||
+      (base_format_ != formats::kFloat32 && base_format_ != formats::kBfloat16))
+    throw Error("{}: expected a model in float32 or bfloat16 whose parts change their formats, found {}",
+                base_.id, base_.dtype_label);
   LoadOptions options;
   options.shared_backend = model.shared_backend();
   options.needs_tokenizer = false;
@@ -116,14 +119,19 @@ ItemExchange::ItemExchange(LoadedModel base, std::function<bool()> should_stop)
   copy_ = load_source(model.shared_source(), base_.config, options);
   source_ = weight_source(model.source());
   items_ = format_items(model.program().plan());
-  formats_.assign(items_.size(), formats::kFloat32);
+  formats_.assign(items_.size(), base_format_);
+  const std::int64_t available = available_memory().value;
+  kept_.most = {available == 0 ? kKeptLogits : std::min(kKeptLogits, available / 4)};
 }
 
 const Plan& ItemExchange::plan_in(const WeightFormat& format) {
   const std::string name = recipe_name_of(format);
   if (const auto found = plans_.find(name); found != plans_.end()) return found->second;
   const Recipe uniform{.name = name, .default_format = format, .lm_head = format};
-  return plans_.emplace(name, plan_forward(base_.model->spec(), precision_of(uniform))).first->second;
+  Precision precision = precision_of(uniform);
+  precision.dtype = base_.model->precision().dtype;
+  precision.kv_cache = base_.model->precision().kv_cache;
+  return plans_.emplace(name, plan_forward(base_.model->spec(), precision)).first->second;
 }
 
 void ItemExchange::set(std::size_t item, const WeightFormat& format) {
@@ -144,16 +152,47 @@ void ItemExchange::set_all(std::span<const WeightFormat> formats) {
 }
 
 void ItemExchange::restore() {
-  for (std::size_t i = 0; i < items_.size(); ++i) set(i, formats::kFloat32);
+  for (std::size_t i = 0; i < items_.size(); ++i) restore(i);
 }
 
 Divergence ItemExchange::measure(std::span<const TokenId> ids, std::optional<std::int64_t> context) {
   Program* const copy = &copy_.model->program();
-  Divergence found = measure_divergence(
-      base_.model->program(), std::span(&copy, 1), ids,
-      {.context = context, .pool = base_.model->backend().pool(), .should_stop = should_stop_});
+  Divergence found = measure_divergence(base_.model->program(), std::span(&copy, 1), ids,
+                                        {.context = context,
+                                         .pool = base_.model->backend().pool(),
+                                         .should_stop = should_stop_,
+                                         .kept = &kept_});
   if (!found.candidates.front().failure.empty()) throw Error("{}", found.candidates.front().failure);
   return found;
+}
+
+ItemExchange::StepTimes ItemExchange::time_steps(std::span<const TokenId> ids, std::int64_t steps) {
+  struct Timed {
+    Program& program;
+    std::unique_ptr<KvCache> cache;
+    std::vector<double>* seconds;
+    std::vector<TokenId> next{0};
+  };
+  StepTimes times;
+  Timed sides[] = {{base_.model->program(), nullptr, &times.base},
+                   {copy_.model->program(), nullptr, &times.copy}};
+  for (Timed& side : sides) {
+    side.cache = side.program.make_cache();
+    const StepItem prompt{.sequence = side.cache->add_sequence(), .ids = ids, .wanted = std::ssize(ids) - 1};
+    run_greedy_step(side.program, *side.cache, std::span(&prompt, 1), side.next);
+  }
+  const std::int64_t room = base_.model->program().plan().context - std::ssize(ids);
+  for (std::int64_t i = 0; i < std::min(steps, room); ++i) {
+    if (should_stop_ && should_stop_()) throw Stopped("interrupted after {} decode steps", i);
+    for (Timed& side : sides) {
+      const std::vector<TokenId> one = side.next;
+      const StepItem step{.sequence = 0, .ids = one};
+      const TimePoint begin = Clock::now();
+      run_greedy_step(side.program, *side.cache, std::span(&step, 1), side.next);
+      side.seconds->push_back(elapsed(begin, Clock::now()).value);
+    }
+  }
+  return times;
 }
 
 Bytes ItemExchange::bytes(std::size_t item, const WeightFormat& format) {

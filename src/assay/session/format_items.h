@@ -36,12 +36,15 @@ std::vector<FormatItem> format_items(const Plan& plan);
 Recipe recipe_of_items(const std::string& name, std::span<const FormatItem> items,
                        std::span<const WeightFormat> formats);
 
-// A loaded model in float32, and a second copy of it whose items take other formats. Both run on the CPU. The
-// copy with a format for each item computes what the model computes when it is loaded with recipe(formats).
+// A loaded model in float32 or bfloat16, and a second copy of it whose items take other formats. Both run on
+// the CPU. The copy with a format for each item computes what the model computes when it is loaded with
+// recipe(formats), and the dtype bfloat16 where the baseline has that.
+inline constexpr std::int64_t kKeptLogits = std::int64_t{1} << 30;
+
 class ItemExchange {
  public:
-  // `base` is what load_model_and_tokenizer() makes of the precision float32; its weights are loaded once
-  // more. Throws Error where it is in another precision, and as loading does.
+  // `base` is what load_model_and_tokenizer() makes of the precision float32 or bfloat16; its weights are
+  // loaded once more. Throws Error where it is in another precision, and as loading does.
   explicit ItemExchange(LoadedModel base, std::function<bool()> should_stop = {});
 
   const LoadedModel& base() const { return base_; }
@@ -50,11 +53,23 @@ class ItemExchange {
   // Throws Error naming the item where a device does not run the format, or a weight cannot be quantized.
   void set(std::size_t item, const WeightFormat& format);
   void set_all(std::span<const WeightFormat> formats);  // one for each item
-  void restore();                                       // all in float32 again
+  // In the baseline's format again: one, or all.
+  void restore(std::size_t item) { set(item, base_format_); }
+  void restore();
+  const WeightFormat& base_format() const { return base_format_; }
 
-  // KL and the like of the copy against the model as it was loaded. Throws as measure_divergence(), and Error
-  // where the copy's logits are not finite.
+  // KL and the like of the copy against the model as it was loaded, whose logits are kept for the next
+  // measure of the same tokens where they take at most kKeptLogits and a quarter of the memory there is.
+  // Throws as measure_divergence(), and Error where the copy's logits are not finite.
   Divergence measure(std::span<const TokenId> ids, std::optional<std::int64_t> context = {});
+
+  // Seconds of decode steps of one token, a step of the model as it was loaded and one of the copy in turns,
+  // so that both see the same machine: `steps` of each (fewer where the context ends), behind a prompt of
+  // the ids, of which there must be one.
+  struct StepTimes {
+    std::vector<double> base, copy;
+  };
+  StepTimes time_steps(std::span<const TokenId> ids, std::int64_t steps);
 
   // What the item takes, with scales; and everything that is no item: norms, biases, other embeddings.
   Bytes bytes(std::size_t item, const WeightFormat& format);
@@ -64,6 +79,8 @@ class ItemExchange {
   const Plan& plan_in(const WeightFormat& format);
 
   LoadedModel base_, copy_;
+  WeightFormat base_format_;
+  KeptBaseline kept_;
   std::function<bool()> should_stop_;
   std::unique_ptr<WeightSource> source_;
   std::vector<FormatItem> items_;

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 
 #include "assay/base/error.h"
-#include "assay/statistics/knapsack.h"
+#include "assay/studies/mix_scores.h"
 
 namespace assay {
 
@@ -14,38 +13,52 @@ namespace {
 using statistics::KnapsackFront;
 
 constexpr double kMixLevel = 0.05;
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 class MixSearch {
  public:
-  MixSearch(ItemExchange& model, std::span<const TokenId> scored, std::span<const TokenId> held_out,
+  MixSearch(ItemExchange& model, std::span<const TokenId> chosen_by, std::span<const TokenId> held_out,
             const MixOptions& options)
-      : model_(model), scored_(scored), held_out_(held_out), options_(options), other_(model.other_bytes()) {
+      : model_(model), chosen_by_(chosen_by), held_out_(held_out), options_(options) {
     if (options.candidates.empty()) throw FieldError("candidates", "expected a format, found none");
-    const auto items = static_cast<std::int64_t>(model.items().size()),
-               formats = static_cast<std::int64_t>(options.candidates.size());
-    passes_ = items * formats + formats + 1;
+    if (options.time_limit && options.limit.name == "agreement")
+      throw FieldError("limit", "expected a time beside memory or kl, found it beside agreement");
+    const auto most = static_cast<std::size_t>(options.item_tokens);
+    item_ids_ = most > 0 && most < chosen_by.size() ? chosen_by.first(most) : chosen_by;
+    if (is_time_limit(options.limit)) max_step_ = step_bound(options.limit);
+    if (options.time_limit) max_step_ = std::min(max_step_, step_bound(*options.time_limit));
+    // Together on the text it is chosen by, and held out: the mix and the uniform formats; two neighbours.
+    passes_ = passes_of_scores(model, options.candidates) + 2 * std::ssize(options.candidates) + 4;
   }
 
   Mix find() {
     require_room();
-    score_items();
-    const KnapsackFront front(scores_);
+    const auto progress = [this](const std::string& what) { this->progress(what); };
+    table_ = score_items(model_, item_ids_, options_.candidates, options_.measuring, progress);
+    if (max_step_ < kNoBound) time_items(model_, chosen_by_, options_.candidates, table_, progress);
+    MixChooser chooser(table_, max_step_);
     Mix mix;
-    mix.slack = front.slack();
-    const std::vector<std::size_t> choice = front.choice_of(chosen_point(front));
+    FormatChoice choice = chosen(chooser);
+    mix.slack = chooser.slack();
+    choice = better_together(std::move(choice), mix.together);
     mix.chosen = row_of(options_.name, choice);
+    for (const FormatChoice& next : chooser.neighbours_of(choice))
+      mix.neighbours.push_back(
+          row_of(table_.sums_of(next).bytes < table_.sums_of(choice).bytes ? "smaller" : "larger", next));
     for (std::size_t f = 0; f < options_.candidates.size(); ++f)
-      mix.uniform.push_back(
-          row_of(recipe_name_of(options_.candidates[f]), std::vector<std::size_t>(model_.items().size(), f)));
+      mix.uniform.push_back(row_of(recipe_name_of(options_.candidates[f]), uniform(f)));
     std::stable_sort(mix.uniform.begin(), mix.uniform.end(),
                      [](const MixRow& a, const MixRow& b) { return a.bytes.value < b.bytes.value; });
     measure(mix);
     model_.restore();
+    for (const FormatItem& item : model_.items()) mix.items.push_back(item.name);
+    mix.table = std::move(table_);
     return mix;
   }
 
  private:
   void progress(const std::string& what) {
+    passes_ = std::max(passes_, done_ + 1);
     if (options_.measuring.on_progress) options_.measuring.on_progress(what, done_, passes_);
     ++done_;
   }
@@ -53,7 +66,7 @@ class MixSearch {
   // Bytes are known before any score is.
   void require_room() {
     if (options_.limit.name != "memory") return;
-    Bytes smallest = other_;
+    Bytes smallest = model_.other_bytes();
     for (std::size_t i = 0; i < model_.items().size(); ++i) {
       std::int64_t least = std::numeric_limits<std::int64_t>::max();
       for (const WeightFormat& format : options_.candidates)
@@ -66,65 +79,60 @@ class MixSearch {
                   text_of(options_.limit), shown(kind_of(options_.limit), bytes));
   }
 
-  void score_items() {
-    model_.restore();
-    for (std::size_t i = 0; i < model_.items().size(); ++i) {
-      scores_.emplace_back();
-      for (const WeightFormat& format : options_.candidates) {
-        progress(fmt::format("{} in {}", model_.items()[i].name, recipe_name_of(format)));
-        model_.set(i, format);
-        const TokenKl tokens = measure_tokens(model_, scored_, options_.measuring);
-        scores_.back().push_back({model_.bytes(i, format).value, statistics::mean(tokens.kl)});
-      }
-      model_.set(i, formats::kFloat32);
-    }
-  }
+  FormatChoice uniform(std::size_t candidate) const { return FormatChoice(model_.items().size(), candidate); }
 
-  std::vector<WeightFormat> formats_of(const std::vector<std::size_t>& choice) const {
+  std::vector<WeightFormat> formats_of(const FormatChoice& choice) const {
     std::vector<WeightFormat> all;
     for (const std::size_t option : choice) all.push_back(options_.candidates[option]);
     return all;
   }
 
-  MixRow row_of(const std::string& name, const std::vector<std::size_t>& choice) const {
-    MixRow row;
-    row.name = name;
-    row.recipe = recipe_of_items(name, model_.items(), formats_of(choice));
-    row.bytes = other_;
-    row.predicted_kl = 0;
-    for (std::size_t i = 0; i < choice.size(); ++i) {
-      row.bytes.value += scores_[i][choice[i]].bytes;
-      *row.predicted_kl += scores_[i][choice[i]].loss;
-    }
+  MixRow row_of(const std::string& name, const FormatChoice& choice) const {
+    const MixSums sums = table_.sums_of(choice);
+    MixRow row{.name = name,
+               .recipe = recipe_of_items(name, model_.items(), formats_of(choice)),
+               .choice = choice,
+               .bytes = {static_cast<std::int64_t>(sums.bytes)},
+               .predicted_kl = sums.kl,
+               .kl = {},
+               .top1_agreement = {}};
+    if (table_.base_step) row.predicted_step = sums.step;
     return row;
   }
 
-  std::size_t chosen_point(const KnapsackFront& front) {
+  double max_bytes() const { return options_.limit.name == "memory" ? options_.limit.bound : kNoBound; }
+
+  // The bytes that may stand in for the choice: of a limit that bytes are spared for, no more than it has.
+  double room_of(const FormatChoice& choice) const {
+    const bool spares_bytes = options_.limit.name == "kl" || options_.limit.name == "agreement";
+    return spares_bytes ? table_.sums_of(choice).bytes : max_bytes();
+  }
+
+  std::string text_of_limits() const {
+    return options_.time_limit ? text_of(options_.limit) + "," + text_of(*options_.time_limit)
+                               : text_of(options_.limit);
+  }
+
+  FormatChoice chosen(MixChooser& chooser) {
     const Limit& limit = options_.limit;
-    const double other = static_cast<double>(other_.value);
-    if (limit.name == "memory") {
-      const double room = std::min(limit.bound - other, 9e18);
-      const auto point = front.within_bytes(static_cast<std::int64_t>(room));
-      if (!point) throw std::logic_error("a limit of memory that was checked is not kept");
-      return *point;
-    }
-    if (limit.name == "kl") {
-      const auto point = front.within_loss(limit.bound);
-      if (!point)
-        throw Error("limit {}: the recipe of the least KL of these candidates has a sum of {:.3g}",
-                    text_of(limit), front.points().back().loss);
-      return *point;
-    }
-    if (limit.name != "agreement")
-      throw FieldError("limit", "expected memory, kl or agreement, found '{}'", limit.name);
-    return point_of_agreement(front);
+    if (limit.name == "agreement") return chooser.front()->choice_of(point_of_agreement(*chooser.front()));
+    if (limit.name != "memory" && limit.name != "kl" && !is_time_limit(limit))
+      throw FieldError("limit", "expected memory, kl, agreement, token or tokens-per-s, found '{}'",
+                       limit.name);
+    const auto choice = limit.name == "kl" ? chooser.least_bytes(limit.bound) : chooser.least_kl(max_bytes());
+    if (choice) return *choice;
+    if (max_step_ < kNoBound)
+      throw Error(
+          "limit {}: no recipe of these candidates keeps it; the fastest decode step within the memory is "
+          "{:.4g} ms by the sum of the parts",
+          text_of_limits(), 1e3 * chooser.fastest_step(max_bytes()));
+    throw Error("limit {}: the recipe of the least KL of these candidates has a sum of {:.3g}",
+                text_of(limit), chooser.front()->points().back().loss);
   }
 
   double agreement_at(const KnapsackFront& front, std::size_t point) {
-    ++passes_;
     progress("agreement of a mix");
-    model_.set_all(formats_of(front.choice_of(point)));
-    return statistics::mean(measure_tokens(model_, scored_, options_.measuring).same_top1);
+    return statistics::mean(tokens_of(front.choice_of(point), chosen_by_).same_top1);
   }
 
   // The last point keeps the limit, or none is known to; the first of those between that were measured to.
@@ -143,28 +151,107 @@ class MixSearch {
     return high;
   }
 
-  TokenKl measure_row(MixRow& row, std::string* protocol) {
+  TokenKl tokens_of(const FormatChoice& choice, std::span<const TokenId> ids,
+                    std::string* protocol = nullptr) {
+    model_.set_all(formats_of(choice));
+    return measure_tokens(model_, ids, options_.measuring, protocol);
+  }
+
+  // The sum is outside of what was measured, on the tokens of the scores or on all.
+  static bool misleads(const MixTogether& together) {
+    const auto leaves_out = [](const statistics::Estimate& estimate, double value) {
+      return estimate.interval && (estimate.interval->low > value || estimate.interval->high < value);
+    };
+    const double sum = together.predicted_kl, measured = together.kl.value;
+    if (!together.kl.interval) return measured > kAdditiveFactor * sum || kAdditiveFactor * measured < sum;
+    return leaves_out(together.kl, sum) || leaves_out(together.excess, 0);
+  }
+
+  bool keeps_agreement(const TokenKl& tokens) const {
+    return options_.limit.name != "agreement" || statistics::mean(tokens.same_top1) >= options_.limit.bound;
+  }
+
+  // The choice, or what all its parts together say is better on the text it is chosen by.
+  FormatChoice better_together(FormatChoice choice, MixTogether& together) {
+    progress("the mix, all parts together");
+    std::vector<double> kl = tokens_of(choice, chosen_by_).kl;
+    together.tokens = std::ssize(kl);
+    together.kl = statistics::token_mean(kl);
+    const std::vector<double> predicted = table_.predicted_tokens(choice);
+    together.predicted_kl = statistics::mean(predicted);
+    std::vector<double> excess;  // the tokens of the scores are the first of these
+    for (std::size_t t = 0; t < std::min(kl.size(), predicted.size()); ++t)
+      excess.push_back(kl[t] - predicted[t]);
+    together.excess = statistics::token_mean(excess);
+    together.is_misled = misleads(together);
+    if (together.is_misled) exchange_pairs(choice, kl, together);
+    prefer_uniform(choice, kl, together);
+    return choice;
+  }
+
+  void exchange_pairs(FormatChoice& choice, std::vector<double>& kl, MixTogether& together) {
+    const MixBounds bounds{.bytes = room_of(choice), .step = max_step_};
+    std::vector<FormatChoice> seen{choice};
+    bool has_kept = true;
+    while (has_kept && together.tried < options_.most_exchanges) {
+      has_kept = false;
+      const auto left = static_cast<std::size_t>(options_.most_exchanges - together.tried);
+      for (const FormatChoice& other : exchanges_of(table_, choice, bounds, left)) {
+        if (std::find(seen.begin(), seen.end(), other) != seen.end()) continue;
+        seen.push_back(other);
+        ++together.tried;
+        progress("an exchange of two formats");
+        TokenKl of_other = tokens_of(other, chosen_by_);
+        const statistics::PairedDivergence paired = statistics::compare_divergence(of_other.kl, kl);
+        // One of many that were tried: each must stand for itself (Bonferroni).
+        if (!paired.difference.interval || paired.difference.interval->high >= 0 ||
+            paired.p_value * static_cast<double>(options_.most_exchanges) >= kMixLevel ||
+            !keeps_agreement(of_other))
+          continue;
+        ++together.kept;
+        choice = other;
+        kl = std::move(of_other.kl);
+        has_kept = true;
+        break;
+      }
+    }
+  }
+
+  // A uniform format that keeps the limits is a choice like others, though sums preferred another.
+  void prefer_uniform(FormatChoice& choice, std::vector<double>& kl, MixTogether& together) {
+    const double most = room_of(choice);
+    for (std::size_t f = 0; f < options_.candidates.size(); ++f) {
+      const FormatChoice all = uniform(f);
+      const MixSums sums = table_.sums_of(all);
+      if (all == choice || sums.bytes > most || sums.step > max_step_) continue;
+      progress(fmt::format("{} on the text it is chosen by", recipe_name_of(options_.candidates[f])));
+      TokenKl of_all = tokens_of(all, chosen_by_);
+      if (statistics::mean(of_all.kl) >= statistics::mean(kl) || !keeps_agreement(of_all)) continue;
+      choice = all;
+      kl = std::move(of_all.kl);
+      together.uniform_instead = recipe_name_of(options_.candidates[f]);
+    }
+  }
+
+  TokenKl measure_row(MixRow& row, std::string* protocol = nullptr) {
     progress(fmt::format("{} on the text held out", row.name));
-    std::vector<WeightFormat> formats;
-    for (const FormatItem& item : model_.items())
-      formats.push_back(item.modules.empty() ? *row.recipe.lm_head
-                                             : row.recipe.format_of(item.modules.front()));
-    model_.set_all(formats);
-    TokenKl tokens = measure_tokens(model_, held_out_, options_.measuring, protocol);
+    TokenKl tokens = tokens_of(row.choice, held_out_, protocol);
     row.kl = statistics::token_mean(tokens.kl);
     row.top1_agreement = statistics::token_mean(tokens.same_top1);
+    if (table_.base_step) row.step = step_seconds(model_, held_out_);
     return tokens;
   }
 
   void measure(Mix& mix) {
     const TokenKl of_mix = measure_row(mix.chosen, &mix.protocol);
-    mix.tokens_scored = std::ssize(scored_);
+    mix.tokens_scored = std::ssize(table_.options.front().front().tokens);
     mix.tokens_held_out = std::ssize(of_mix.kl);
+    for (MixRow& row : mix.neighbours)
+      row.against_mix = statistics::compare_divergence(of_mix.kl, measure_row(row).kl);
     double contest = 0;
     for (MixRow& row : mix.uniform) {
-      row.against_mix = statistics::compare_divergence(of_mix.kl, measure_row(row, nullptr).kl);
-      row.is_in_contest =
-          row.bytes <= mix.chosen.bytes && row.recipe.canonical() != mix.chosen.recipe.canonical();
+      row.against_mix = statistics::compare_divergence(of_mix.kl, measure_row(row).kl);
+      row.is_in_contest = row.bytes <= mix.chosen.bytes && row.choice != mix.chosen.choice;
       contest += row.is_in_contest ? 1 : 0;
     }
     for (MixRow& row : mix.uniform)
@@ -173,18 +260,26 @@ class MixSearch {
   }
 
   ItemExchange& model_;
-  std::span<const TokenId> scored_, held_out_;
+  std::span<const TokenId> chosen_by_, item_ids_, held_out_;
   const MixOptions& options_;
-  const Bytes other_;
-  std::vector<std::vector<statistics::KnapsackOption>> scores_;  // by item, by candidate
+  double max_step_ = kNoBound;
+  MixTable table_;
   std::int64_t done_ = 0, passes_ = 0;
 };
 
 }  // namespace
 
+bool is_time_limit(const Limit& limit) {
+  return limit.name == "token" || limit.name == "tokens-per-s";
+}
+
+double step_bound(const Limit& limit) {
+  return limit.name == "token" ? limit.bound / 1e3 : 1 / limit.bound;
+}
+
 bool Mix::is_uniform() const {
   return std::any_of(uniform.begin(), uniform.end(),
-                     [&](const MixRow& row) { return row.recipe.canonical() == chosen.recipe.canonical(); });
+                     [&](const MixRow& row) { return row.choice == chosen.choice; });
 }
 
 bool Mix::has_beaten_all() const {
@@ -196,9 +291,9 @@ bool Mix::has_beaten_all() const {
   return has_contest;
 }
 
-Mix find_mix(ItemExchange& model, std::span<const TokenId> scored, std::span<const TokenId> held_out,
+Mix find_mix(ItemExchange& model, std::span<const TokenId> chosen_by, std::span<const TokenId> held_out,
              const MixOptions& options) {
-  return MixSearch(model, scored, held_out, options).find();
+  return MixSearch(model, chosen_by, held_out, options).find();
 }
 
 }  // namespace assay

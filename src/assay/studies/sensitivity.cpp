@@ -67,6 +67,7 @@ Sensitivity measure_sensitivity(ItemExchange& model, const WeightFormat& format,
                                 const SensitivityOptions& options) {
   Sensitivity found;
   found.format = format;
+  found.baseline = recipe_name_of(model.base_format());
   const std::vector<FormatItem>& items = model.items();
   const auto passes = static_cast<std::int64_t>(items.size()) + 1;
   const auto progress = [&](const std::string& what, std::int64_t done) {
@@ -79,14 +80,14 @@ Sensitivity measure_sensitivity(ItemExchange& model, const WeightFormat& format,
     progress(items[i].name, static_cast<std::int64_t>(i));
     model.set(i, format);
     const TokenKl tokens = measure_tokens(model, ids, options, &found.protocol);
-    model.set(i, formats::kFloat32);
+    model.restore(i);
     found.items.push_back({.name = items[i].name,
                            .kind = items[i].kind,
                            .layer = items[i].layer,
                            .kl = statistics::token_mean(tokens.kl),
                            .top1_agreement = statistics::token_mean(tokens.same_top1),
                            .bytes = model.bytes(i, format),
-                           .base_bytes = model.bytes(i, formats::kFloat32)});
+                           .base_bytes = model.bytes(i, model.base_format())});
     const SensitivityRow& row = found.items.back();
     kinds.add(row.kind, std::nullopt, row, tokens.kl);
     if (row.layer) layers.add(fmt::format("layer {}", *row.layer), row.layer, row, tokens.kl);

@@ -1,5 +1,5 @@
-// Where quantization hurts: how far a model is from itself in float32 when one part of it is quantized, the
-// rest left as it is, and whether that adds up.
+// Where quantization hurts: how far a model is from itself in float32 (or bfloat16) when one part of it is
+// quantized, the rest left as it is, and whether that adds up.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,12 @@ struct SensitivityRow {
   std::int64_t items = 1;               // whose KL are summed
   statistics::Estimate kl;              // mean per token: of the item alone, or the sum of the items'
   statistics::Estimate top1_agreement;  // an item's alone
-  Bytes bytes = {}, base_bytes = {};    // in the format, and in float32
+  Bytes bytes = {}, base_bytes = {};    // in the format, and in the baseline's
 };
 
 struct Sensitivity {
   WeightFormat format;
+  std::string baseline = "float32";
   std::int64_t tokens_scored = 0;
   std::string protocol;
   std::vector<SensitivityRow> items;   // the largest KL first
@@ -54,8 +55,8 @@ struct Sensitivity {
 inline constexpr double kAdditiveFactor = 1.2;
 bool adds_up(const Sensitivity& found);
 
-// Each item alone in the format, and then all together; the model is in float32 again at the end. Throws as
-// ItemExchange does.
+// Each item alone in the format, and then all together; the model is in the baseline's format again at the
+// end. Throws as ItemExchange does.
 Sensitivity measure_sensitivity(ItemExchange& model, const WeightFormat& format, std::span<const TokenId> ids,
                                 const SensitivityOptions& options = {});
 
