@@ -159,7 +159,7 @@ TEST(CliSweep, BadFlags) {
   expect_failure(run_program(sweep_of({"--time", "-1"})), 2, {"--time", "-1"});
   expect_failure(run_program(sweep_of({"-o", ""})), 2, {"--output", "empty"});
   expect_failure(run_program(sweep_of({"--base", ""})), 2, {"--base", "empty"});
-  expect_failure(run_program({"sweep", "width", kModel}), 2, {"subcommand"});
+  expect_failure(run_program({"sweep", "width", kModel}), 2, {"unknown command 'width' behind sweep"});
   expect_failure(run_program({"ablate", "cache", kModel, "-n", "64"}), 1, {"64", "context"});
   expect_failure(run_program({"run", kModel, "--skip", "nothing", "--corpus", kText}), 2,
                  {"--skip", "nothing"});

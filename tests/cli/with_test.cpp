@@ -97,9 +97,11 @@ TEST_F(CliWith, TradeoffComparesModelsAsRowsOfOneTable) {
     const std::string label = row["label"];
     EXPECT_EQ(row["setting"]["model"], label.substr(0, label.find(':')));
     EXPECT_EQ(row["parameters"]["model"], row["setting"]["model"]);
-    // What the other model takes longer to load is not the time that quantizing takes.
-    EXPECT_EQ(row["values"].contains("quantize_s"),
-              row["scenario"] == "trade-off" && label == "with_tokenizer: nf4");
+    // What the other model takes longer to load is not the time that quantizing takes; that of a tiny model
+    // may be within the noise of loading.
+    const bool has_time = row["values"].contains("quantize_s"),
+               has_reason = row.contains("absent") && row["absent"].contains("quantize_s");
+    EXPECT_EQ(has_time || has_reason, row["scenario"] == "trade-off" && label == "with_tokenizer: nf4");
     if (row["scenario"] == "perplexity") {
       EXPECT_EQ(row["values"].contains("perplexity_ratio"), label != expected[0]);
     }
