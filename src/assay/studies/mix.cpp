@@ -184,37 +184,23 @@ class MixSearch {
       excess.push_back(kl[t] - predicted[t]);
     together.excess = statistics::token_mean(excess);
     together.is_misled = misleads(together);
-    if (together.is_misled) exchange_pairs(choice, kl, together);
+    if (together.is_misled) exchange(choice, kl, together);
     prefer_uniform(choice, kl, together);
     return choice;
   }
 
-  void exchange_pairs(FormatChoice& choice, std::vector<double>& kl, MixTogether& together) {
+  void exchange(FormatChoice& choice, std::vector<double>& kl, MixTogether& together) {
     const MixBounds bounds{.bytes = room_of(choice), .step = max_step_};
-    std::vector<FormatChoice> seen{choice};
-    bool has_kept = true;
-    while (has_kept && together.tried < options_.most_exchanges) {
-      has_kept = false;
-      const auto left = static_cast<std::size_t>(options_.most_exchanges - together.tried);
-      for (const FormatChoice& other : exchanges_of(table_, choice, bounds, left)) {
-        if (std::find(seen.begin(), seen.end(), other) != seen.end()) continue;
-        seen.push_back(other);
-        ++together.tried;
-        progress("an exchange of two formats");
-        TokenKl of_other = tokens_of(other, chosen_by_);
-        const statistics::PairedDivergence paired = statistics::compare_divergence(of_other.kl, kl);
-        // One of many that were tried: each must stand for itself (Bonferroni).
-        if (!paired.difference.interval || paired.difference.interval->high >= 0 ||
-            paired.p_value * static_cast<double>(options_.most_exchanges) >= kMixLevel ||
-            !keeps_agreement(of_other))
-          continue;
-        ++together.kept;
-        choice = other;
-        kl = std::move(of_other.kl);
-        has_kept = true;
-        break;
-      }
-    }
+    ExchangedChoice found =
+        exchange_pairs(table_, {choice, kl}, bounds, options_.most_exchanges, [&](const FormatChoice& other) {
+          progress("an exchange of two formats");
+          TokenKl tokens = tokens_of(other, chosen_by_);
+          return keeps_agreement(tokens) ? std::move(tokens.kl) : std::vector<double>();
+        });
+    choice = std::move(found.choice);
+    kl = std::move(found.kl);
+    together.tried = found.tried;
+    together.kept = found.kept;
   }
 
   // A uniform format that keeps the limits is a choice like others, though sums preferred another.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "assay/statistics/bounded_choice.h"
+#include "assay/statistics/divergence_statistics.h"
 
 namespace assay {
 
@@ -160,6 +161,35 @@ std::vector<FormatChoice> exchanges_of(const MixTable& table, const FormatChoice
     found.back()[pair.up->item] = pair.up->to;
   }
   return found;
+}
+
+ExchangedChoice exchange_pairs(const MixTable& table, ExchangedChoice start, const MixBounds& bounds,
+                               std::int64_t most,
+                               const std::function<std::vector<double>(const FormatChoice&)>& measure) {
+  constexpr double kExchangeLevel = 0.05;
+  ExchangedChoice now = std::move(start);
+  std::vector<FormatChoice> seen{now.choice};
+  for (bool has_kept = true; has_kept && now.tried < most;) {
+    has_kept = false;
+    for (const FormatChoice& other :
+         exchanges_of(table, now.choice, bounds, static_cast<std::size_t>(most - now.tried))) {
+      if (std::find(seen.begin(), seen.end(), other) != seen.end()) continue;
+      seen.push_back(other);
+      ++now.tried;
+      std::vector<double> kl = measure(other);
+      if (kl.empty()) continue;
+      const statistics::PairedDivergence paired = statistics::compare_divergence(kl, now.kl);
+      if (!paired.difference.interval || paired.difference.interval->high >= 0 ||
+          paired.p_value * static_cast<double>(most) >= kExchangeLevel)
+        continue;
+      ++now.kept;
+      now.choice = other;
+      now.kl = std::move(kl);
+      has_kept = true;
+      break;
+    }
+  }
+  return now;
 }
 
 }  // namespace assay

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -75,5 +77,18 @@ inline constexpr double kNeighbourShare = 0.01;
 // which the sum of KL grows least. No item is in more than two of them.
 std::vector<FormatChoice> exchanges_of(const MixTable& table, const FormatChoice& choice,
                                        const MixBounds& bounds, std::size_t most);
+
+// What exchanges made of a choice, and the KL of its tokens with all parts together.
+struct ExchangedChoice {
+  FormatChoice choice;
+  std::vector<double> kl;
+  std::int64_t tried = 0, kept = 0;
+};
+// Tries at most so many exchanges, and keeps each that diverges less by a paired test of its own
+// (Bonferroni); then those of the new choice. `measure` gives the KL of a choice's tokens, or nothing for one
+// that must not be taken.
+ExchangedChoice exchange_pairs(const MixTable& table, ExchangedChoice start, const MixBounds& bounds,
+                               std::int64_t most,
+                               const std::function<std::vector<double>(const FormatChoice&)>& measure);
 
 }  // namespace assay
