@@ -339,7 +339,7 @@ TEST(CompareCases, IsStudentsTOfTheProcessesMedians) {
   EXPECT_EQ(comparison->pairs, 9);
   EXPECT_EQ(comparison->processes, 3);
   EXPECT_EQ(comparison->verdict, Verdict::higher);
-  EXPECT_EQ(sentence_of(*comparison), "slow is 1.127x [1.073, 1.185] slower than base in 3 processes");
+  EXPECT_EQ(sentence_of(*comparison), "slow is 1.13x [1.07, 1.18] slower than base in 3 processes");
 }
 
 // The row's figures from the same medians.

@@ -148,10 +148,10 @@ TEST(ComparedDocument, SaysWhatCannotBeCompared) {
   compared.rows[1].unlike = "threads is '1' in A and '2' in B";
   compared.only_b = {"baseline | prompt 3 | float32"};
   EXPECT_EQ(to_terminal(document_of(compared), 100),
-            "Scenario  Case      Configuration  Metric   B / A  95 % interval   Verdict\n"
-            "--------  --------  -------------  -------  -----  --------------  --------------\n"
-            "baseline  prompt 1  float32        Latency  1.250  [1.200, 1.300]  slower\n"
-            "baseline  prompt 2  float32        Latency      -  -               not comparable\n"
+            "Scenario  Case      Configuration  Metric   B / A  95 % interval  Verdict\n"
+            "--------  --------  -------------  -------  -----  -------------  --------------\n"
+            "baseline  prompt 1  float32        Latency   1.25  [1.20, 1.30]   slower\n"
+            "baseline  prompt 2  float32        Latency      -  -              not comparable\n"
             "\n"
             "Not comparable\n"
             "==============\n"

@@ -28,7 +28,7 @@ TEST(VerdictCell, TellsTheIntervalAsFarAsItIsAsked) {
   c.interval = statistics::Interval{0.48, 0.525, 0.95};
   EXPECT_EQ(verdict_cell(c, Detail::none), "faster 2.00x");
   EXPECT_EQ(verdict_cell(c, Detail::percent), "faster 2.00x \u00b15%");
-  EXPECT_EQ(verdict_cell(c, Detail::ends), "faster 2.00x [1.91, 2.08]");
+  EXPECT_EQ(verdict_cell(c, Detail::ends), "faster 2.00x [1.90, 2.08]");
   c = of_row("nf4", 1.122, Verdict::higher, "perplexity");
   c.interval = statistics::Interval{1.097, 1.148, 0.95};
   EXPECT_EQ(verdict_cell(c, Detail::ends), "higher 1.122x [1.097, 1.148]");

@@ -19,12 +19,12 @@ TEST(DivergenceTakeaway, SaysWhichIsBetter) {
   const KlComparison nf4_better{"nf4", "fp4", "float32", 0.0123, 0.02, 0.0071, 0.0082, true, false, 300};
   EXPECT_EQ(
       said_of(nf4_better),
-      "Divergence from float32, of the two smallest: nf4 diverges less than fp4 (KL 0.01230 and 0.02000 nats "
+      "Divergence from float32, of the two smallest: nf4 diverges less than fp4 (KL 0.0123 and 0.0200 nats "
       "per token; difference [0.0071, 0.0082]).");
   const KlComparison reversed{"fp4", "nf4", "float32", 0.0123, 0.02, 0.0071, 0.0082, true, false, 300};
   EXPECT_EQ(
       said_of(reversed),
-      "Divergence from float32, of the two smallest: fp4 diverges less than nf4 (KL 0.01230 and 0.02000 nats "
+      "Divergence from float32, of the two smallest: fp4 diverges less than nf4 (KL 0.0123 and 0.0200 nats "
       "per token; difference [0.0071, 0.0082]).");
 }
 

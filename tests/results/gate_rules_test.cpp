@@ -137,7 +137,7 @@ TEST(GateRules, NameWhatBreaksThem) {
   compared.rows = {judged_row("total_latency_s", 2, 1.5, 3), judged_row("tokens_per_sec", 2, 1.5, 3),
                    judged_row("total_latency_s", 1, 0.9, 1.1)};
   compared.failed = {"x: no memory"};
-  const std::string differs = "B is 2x [1.5, 3] slower than A in 3 processes";
+  const std::string differs = "B is 2.0x [1.5, 3.0] slower than A in 3 processes";
   EXPECT_EQ(report::broken_by(judge_rule(compared, failure_rules("latency:3%")[0])),
             (std::vector<std::string>{"all 2 cases together: " + differs, "lengths, a: " + differs,
                                       "failed in B: x: no memory"}));

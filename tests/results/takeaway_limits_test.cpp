@@ -127,7 +127,7 @@ TEST(TakeawayLimits, OfQuality) {
     results.comparisons = {loss_against("a", 1.23456, 1.2, 1.3, verdict)};
     return said(results, "Quality");
   };
-  const std::string one = "Quality against base: a (perplexity ratio 1.24 [1.20, 1.30]";
+  const std::string one = "Quality against base: a (perplexity ratio 1.23 [1.20, 1.30]";
   EXPECT_EQ(with(Verdict::higher), one + ").");
   EXPECT_EQ(with(Verdict::no_difference), one + ", no loss beyond the margin).");
   EXPECT_EQ(with(Verdict::lower), one + ", lower than the baseline).");

@@ -352,9 +352,9 @@ Comparison decided(const char* metric, Verdict verdict) {
 
 TEST(Sentence, SaysTheVerdictByTheDirectionOfTheMetric) {
   EXPECT_EQ(sentence_of(decided("total_latency_s", Verdict::lower)),
-            "a is 2.42x [2.33, 2.50] faster than b");
+            "a is 2.43x [2.33, 2.50] faster than b");
   EXPECT_EQ(sentence_of(decided("tokens_per_sec", Verdict::lower)),
-            "a is 2.42x [2.33, 2.50] slower than b (throughput)");
+            "a is 2.43x [2.33, 2.50] slower than b (throughput)");
   EXPECT_EQ(sentence_of(decided("perplexity", Verdict::lower)),
             "a has a lower perplexity than b: perplexity ratio 0.412 [0.400, 0.430]");
   EXPECT_EQ(sentence_of(decided("total_latency_s", Verdict::no_difference)),
@@ -367,7 +367,7 @@ TEST(Sentence, SaysTheVerdictByTheDirectionOfTheMetric) {
   EXPECT_EQ(verdict_word(few), "too little text");
   Comparison three = decided("total_latency_s", Verdict::lower);
   three.processes = 3;
-  EXPECT_EQ(sentence_of(three), "a is 2.42x [2.33, 2.50] faster than b in 3 processes");
+  EXPECT_EQ(sentence_of(three), "a is 2.43x [2.33, 2.50] faster than b in 3 processes");
 }
 
 TEST(Sentence, NamesTheRemedyThatHelps) {

@@ -78,7 +78,7 @@ TEST_F(ScriptedStudies, LengthsCountTheirVerdicts) {
       "From one prompt length to the next, latency rises in 1, stays within 2 % in 1, is undecided in 1, "
       "falls in 1 of 4 comparisons.");
   EXPECT_EQ(test::remarks_of(result)[1].rfind(
-                "A longer prompt takes less time than a shorter one: 32 tokens is 2.00x [", 0),
+                "A longer prompt takes less time than a shorter one: 32 tokens is 2.000x [", 0),
             0U)
       << test::remarks_of(result)[1];
   const ExperimentResult rising = lengths({2, 4});
