@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/generate/windows.h"
+#include "assay/harness/make_case.h"
 
 namespace assay {
 
