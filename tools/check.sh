@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All that .ci/run does, and: clang, clang-tidy, ThreadSanitizer, each fuzz target for a minute, and the tests with each
-# instruction set forced.
+# All that .ci/run does, and: clang, position-independent libraries, clang-tidy, ThreadSanitizer, each fuzz target for a
+# minute, and the tests with each instruction set forced.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tools/packages.sh
@@ -18,6 +18,8 @@ build/html-venv/bin/python tools/check_html.py --output build/html
 need_packages clang clang-tidy
 echo "== clang"
 cmake --preset clang >/dev/null && cmake --build --preset clang && ctest --preset clang --parallel "$(nproc)"
+echo "== position-independent libraries"
+cmake --preset pic >/dev/null && cmake --build --preset pic
 echo "== clang-tidy"
 # Each file by its own flags, which a build of several files together does not tell.
 cmake --preset clang -B build/tidy -DASSAY_UNITY=OFF >/dev/null
