@@ -29,6 +29,9 @@ TEST(VerdictCell, TellsTheIntervalAsFarAsItIsAsked) {
   EXPECT_EQ(verdict_cell(c, Detail::none), "faster 2.00x");
   EXPECT_EQ(verdict_cell(c, Detail::percent), "faster 2.00x \u00b15%");
   EXPECT_EQ(verdict_cell(c, Detail::ends), "faster 2.00x [1.90, 2.08]");
+  c = of_row("nf4", 1 / 1.04, Verdict::lower);
+  c.interval = statistics::Interval{1 / 1.1, 1 / 1.015, 0.95};
+  EXPECT_EQ(verdict_cell(c), "faster 1.04x -2/+6%") << "the longer side would reach beyond 1";
   c = of_row("nf4", 1.122, Verdict::higher, "perplexity");
   c.interval = statistics::Interval{1.097, 1.148, 0.95};
   EXPECT_EQ(verdict_cell(c, Detail::ends), "higher 1.122x [1.097, 1.148]");

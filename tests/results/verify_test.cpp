@@ -56,6 +56,17 @@ TEST(Verify, ReproducesARunThatIsRepeated) {
   EXPECT_LT(found.detectable_difference, 0.2);
 }
 
+TEST(Verify, FindsALatencyThatIsNotOfItsSamples) {
+  ResultSet theirs = verified_run();
+  Value value = *theirs.rows[0].find("total_latency_s");
+  value.value *= 1.02;  // within what hours explain
+  theirs.rows[0].set("total_latency_s", value);
+  const Verification found = verify(theirs, verified_run(1.01, 1));
+  EXPECT_EQ(found.outcome(), Outcome::differs);
+  EXPECT_EQ(figure_of(found, 0, "total_latency_s").reason,
+            "the latency is not that of the samples beside it: the file was changed");
+}
+
 TEST(Verify, FindsOneWrongIdByteOrDigitAlways) {
   ResultSet ours = verified_run();
   ours.texts[0].ids[2] = 4;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/report/table.h"
 #include "assay/results/results_json.h"
@@ -21,10 +22,9 @@ using statistics::Estimate;
 constexpr std::size_t kContextTokens = 12, kShownText = 72;
 
 std::string with_interval(const Estimate& estimate, double scale = 1) {
-  std::string text = fmt::format("{:.3g}", scale * estimate.value);
-  if (estimate.interval)
-    text += fmt::format(" [{:.3g}, {:.3g}]", scale * estimate.interval->low, scale * estimate.interval->high);
-  return text;
+  std::optional<statistics::Interval> scaled = estimate.interval;
+  if (scaled) scaled = statistics::Interval{scale * scaled->low, scale * scaled->high, scaled->level};
+  return report::with_interval(scale * estimate.value, scaled);
 }
 
 // Places of the candidates that were measured, the smallest mean KL first.

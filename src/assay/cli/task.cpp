@@ -30,7 +30,10 @@ void add_task(CLI::App& app, int& exit_code, const std::string& command_line) {
     TaskOptions options;
     options.precisions = flags->measure.precisions();
     options.file = flags->file;
-    exit_code = measure(flags->measure, *command, command_line, {{.study = &study, .options = options}});
+    // Precisions that were typed are measured whatever the budget.
+    const bool has_asked = !options.precisions.empty();
+    exit_code = measure(flags->measure, *command, command_line,
+                        {{.study = &study, .options = options, .has_asked_cases = has_asked}});
   });
 }
 

@@ -86,7 +86,9 @@ std::string with_interval(double value, const std::optional<statistics::Interval
 }
 
 bool is_bounded(const Metric& metric, const Value& value) {
-  const bool varies = metric.shows_interval || (!value.samples.empty() && metric.tag != "perplexity");
+  // An accuracy is counted; its interval is of other items than these.
+  const bool varies = metric.tag != "accuracy" &&
+                      (metric.shows_interval || (!value.samples.empty() && metric.tag != "perplexity"));
   return varies && bounds(value.interval);
 }
 

@@ -38,6 +38,14 @@ std::string why_bits_differ(const Row& theirs, const Row& ours) {
   return "";
 }
 
+// False where the value was not made of the samples beside it: one of them was changed since.
+bool is_of_its_samples(const Row& row, const Value& value) {
+  if (value.samples.empty() || value.samples.size() != row.places.size()) return true;
+  constexpr double kRounding = 1e-7;  // the download of a page has nine digits of each
+  const double made = value_of_processes(value.samples, row.places).value;
+  return std::abs(made - value.value) <= kRounding * std::max(std::abs(made), std::abs(value.value));
+}
+
 class Verifier {
  public:
   Verifier(const ResultSet& theirs, const ResultSet& ours, double drift)
@@ -77,7 +85,13 @@ class Verifier {
       }
       verified.figures.push_back(std::move(figure));
     }
-    add_speed(verified);
+    const Value* latency = theirs.find(kVerifiedSpeed);
+    if (latency == nullptr || is_of_its_samples(theirs, *latency))
+      add_speed(verified);
+    else
+      verified.figures.push_back({std::string(kVerifiedSpeed), Outcome::differs, latency->value,
+                                  value_of_processes(latency->samples, theirs.places).value,
+                                  "the latency is not that of the samples beside it: the file was changed"});
     if (verified.figures.empty()) verified.reason = "it has no figure that both measured";
   }
 

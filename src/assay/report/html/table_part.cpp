@@ -42,9 +42,11 @@ VerdictCell cell_of(const Comparison& c) {
 }
 
 std::string verdict_html(const VerdictCell& cell, const Comparison& c) {
+  constexpr std::size_t kMostHover =
+      400;  // characters: a name of a whole page is not said again in each cell
   return fmt::format("<td class=\"verdict {}\" data-v=\"{:.6g}\" title=\"{}\">{} <small>{}</small></td>",
-                     cell.kind, c.ratio, html_words(sentence_of(c)), html_words(cell.text),
-                     html_words(cell.detail));
+                     cell.kind, c.ratio, html_words(one_line(sentence_of(c), kMostHover)),
+                     html_words(cell.text), html_words(cell.detail));
 }
 
 // The columns that are shown until a reader chooses others.

@@ -95,13 +95,17 @@ Factor speed_factor(const Comparison& c) {
 }
 
 // " ±4%": the larger distance to an end, in whole percent where it is one or more. Nothing where it rounds to
-// 0.
+// 0. Both, " -2/+5%", where the larger one would reach beyond 1, which the interval excludes.
 std::string percent_of(double value, const statistics::Interval& interval) {
   if (!(value > 0)) return "";
-  const double percent = 100 * std::max(interval.high - value, value - interval.low) / value;
+  const double below = 100 * (value - interval.low) / value, above = 100 * (interval.high - value) / value;
+  const double percent = std::max(below, above);
   constexpr double kWhole = 0.95, kLeast = 0.05;
   if (!std::isfinite(percent) || percent < kLeast) return "";
-  return fmt::format(" \u00b1{:.{}f}%", percent, percent < kWhole ? 1 : 0);
+  const auto shown = [](double x) { return fmt::format("{:.{}f}", x, x < kWhole ? 1 : 0); };
+  const double reach = 1 - percent / 100;
+  if (interval.low > 1 && value * reach < 1) return fmt::format(" -{}/+{}%", shown(below), shown(above));
+  return fmt::format(" \u00b1{}%", shown(percent));
 }
 
 // Where the interval is a percentage, three digits go with it.
