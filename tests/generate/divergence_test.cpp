@@ -310,6 +310,14 @@ TEST_F(DivergenceTest, AKeptBaselineGivesTheSameBits) {
   expect_equal(measured(counted, {&nf4.program()}, other).candidates[0],
                measured(base.program(), {&nf4.program()}, {.context = 30, .stride = 25}).candidates[0]);
   EXPECT_GT(counted.largest_sink, 0U);
+  std::vector<TokenId> reversed = ids();  // another text of the same length
+  std::ranges::reverse(reversed);
+  const auto of_reversed = [&](const DivergenceOptions& used) {
+    std::vector<Program*> candidates{&nf4.program()};
+    return measure_divergence(base.program(), candidates, reversed, used).candidates[0];
+  };
+  measured(base.program(), {&nf4.program()}, options);
+  expect_equal(of_reversed(options), of_reversed({.context = 40, .stride = 25}));
   KeptBaseline small{.most = {149 * 101 * 4 - 1}};
   measured(counted, {&nf4.program()}, {.context = 40, .stride = 25, .kept = &small});
   EXPECT_EQ(small.program, nullptr);
