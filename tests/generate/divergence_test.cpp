@@ -180,6 +180,14 @@ TEST_F(DivergenceTest, AKeptBaselineGivesTheSameBits) {
   expect_equal(measured(counted, {&nf4.program()}, other).candidates[0],
                measured(base.program(), {&nf4.program()}, {.context = 30, .stride = 25}).candidates[0]);
   EXPECT_GT(counted.largest_sink, 0U);
+  std::vector<TokenId> reversed = ids();  // another text of the same length
+  std::ranges::reverse(reversed);
+  const auto of_reversed = [&](const DivergenceOptions& used) {
+    std::vector<Program*> candidates{&nf4.program()};
+    return measure_divergence(base.program(), candidates, reversed, used).candidates[0];
+  };
+  measured(base.program(), {&nf4.program()}, options);
+  expect_equal(of_reversed(options), of_reversed({.context = 40, .stride = 25}));
   KeptBaseline small{.most = {149 * 101 * 4 - 1}};
   measured(counted, {&nf4.program()}, {.context = 40, .stride = 25, .kept = &small});
   EXPECT_EQ(small.program, nullptr);
@@ -227,7 +235,7 @@ TEST_F(DivergenceTest, SlicesOfALargeVocabularyStaySmall) {
 // Buffers of logits take as much for any vocabulary: slices of the LM head's outputs, of the baseline and of
 // one candidate at a time.
 TEST_F(DivergenceTest, OfALargeVocabularyTakesTheMemoryOfASmallOne) {
-  constexpr std::int64_t kVocab = 262144;
+  constexpr std::int64_t kVocab = 262000;  // its last slice is not a whole one
   test::TemporaryFolder folder;
   test::TinyModel tiny;
   tiny.config["vocab_size"] = kVocab;
@@ -255,6 +263,9 @@ TEST_F(DivergenceTest, OfALargeVocabularyTakesTheMemoryOfASmallOne) {
       kl += std::exp(x) / sums[0] * (x - std::log(sums[0]) - y + std::log(sums[1]));
     }
     EXPECT_NEAR(d.candidates[0].tokens[row].kl, kl, 1e-5 * kl + 2e-7) << row;
+    EXPECT_NEAR(d.candidates[0].tokens[row].nll_base,
+                std::log(sums[0]) - static_cast<double>(of_row(p)[static_cast<std::size_t>(ids[row + 1])]),
+                1e-5);
     EXPECT_EQ(d.candidates[1].tokens[row].kl, 0);
   }
   EXPECT_LE(divergence_bytes(base.program().max_rows()), std::int64_t{64} << 20);

@@ -104,6 +104,9 @@ TEST(Verify, TellsASlowerProgramFromADrift) {
   EXPECT_EQ(verify(verified_run(), verified_run(0.7)).rows[0].outcome(), Outcome::differs);
   EXPECT_EQ(verify(verified_run(), verified_run(1.05)).rows[0].outcome(), Outcome::reproduced);
   EXPECT_EQ(verify(verified_run(), verified_run(1.05), 0.01).rows[0].outcome(), Outcome::differs);
+  // Beyond the drift, and within what it is taken twice.
+  EXPECT_EQ(verify(verified_run(), verified_run(1.16), 0.1).rows[0].outcome(), Outcome::differs);
+  EXPECT_EQ(verify(verified_run(1.16), verified_run(), 0.1).rows[0].outcome(), Outcome::differs);
 }
 
 TEST(Verify, TakesTheMachinesOwnSpeedForWhatItIs) {

@@ -183,6 +183,24 @@ TEST(Mix, GivesATensorOf30TimesTheScaleTheWiderFormat) {
   EXPECT_LT(mix.chosen.predicted_kl, mix.uniform.front().predicted_kl);
 }
 
+// The text held out measures a mix; had it a say in the choice, its figures would flatter what it chose.
+TEST(Mix, IsTheSameWhateverTextIsHeldOut) {
+  ItemExchange model(loaded_for_mix(test::demo_model()));
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 300);
+  const double nf4 = bytes_with(model, "", formats::kNf4, formats::kNf4);
+  const MixOptions options{.candidates = {formats::kFp4, formats::kNf4, formats::kInt8},
+                           .limit = {"memory", 1.1 * nf4},
+                           .item_tokens = 20,
+                           .most_exchanges = 0};
+  const auto chosen_by = std::span(ids).first(150);
+  const Mix first = find_mix(model, chosen_by, chosen_by, options);
+  for (std::size_t at = 150; at < 300; at += 15) {
+    const Mix mix = find_mix(model, chosen_by, std::span(ids).subspan(at, 15), options);
+    EXPECT_EQ(mix.chosen.choice, first.chosen.choice) << at;
+    EXPECT_EQ(mix.together.uniform_instead, first.together.uniform_instead) << at;
+  }
+}
+
 // Scores of two tokens choose at random; all parts together, on the text that is looked at here too, do not.
 TEST(Mix, IsNeverWorseThanAUniformFormatWithinItsLimit) {
   ItemExchange model(loaded_for_mix(test::demo_model()));
