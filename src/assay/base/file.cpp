@@ -151,7 +151,7 @@ fs::path writable_target(const fs::path& path) {
   // A link is followed, so that what it points to is replaced and not the link; a device or a pipe stays what
   // it is.
   std::error_code code;
-  const fs::path target = fs::is_symlink(path, code) ? fs::weakly_canonical(path, code) : path;
+  fs::path target = fs::is_symlink(path, code) ? fs::weakly_canonical(path, code) : path;
   if (fs::exists(target, code) && !fs::is_regular_file(target, code))
     throw Error("cannot write {}: expected a regular file or a new name", path.string());
   return target;

@@ -71,7 +71,7 @@ void answer_text(std::string_view text) {
   answer(shown);
 }
 
-void answer_json(std::string_view kind, nlohmann::ordered_json document) {
+void answer_json(std::string_view kind, const nlohmann::ordered_json& document) {
   constexpr int kVersion = 1;
   nlohmann::ordered_json json{{"schema", fmt::format("assay.{}", kind)}, {"schema_version", kVersion}};
   json.update(document);

@@ -24,7 +24,7 @@ void answer(std::string_view text);
 // Text that a model wrote: on a terminal its control characters are shown and not obeyed.
 void answer_text(std::string_view text);
 // A document of docs/schemas/KIND.schema.json: an object, which gets the keys `schema` and `schema_version`.
-void answer_json(std::string_view kind, nlohmann::ordered_json document);
+void answer_json(std::string_view kind, const nlohmann::ordered_json& document);
 void note(std::string_view line);
 
 // Columns for prose and tables: those of the terminal, or of COLUMNS where it is set, else 80; 100 at most.
