@@ -52,8 +52,9 @@ TEST(Verify, ReproducesARunThatIsRepeated) {
   EXPECT_EQ(figure_of(found, 0, "ids").outcome, Outcome::reproduced);
   EXPECT_EQ(figure_of(found, 0, "total_latency_s").outcome, Outcome::reproduced);
   EXPECT_EQ(figure_of(found, 1, "perplexity").outcome, Outcome::reproduced);
-  EXPECT_GT(found.detectable_difference, kDrift);
-  EXPECT_LT(found.detectable_difference, 0.2);
+  // Drift may hide as much of a change as it explains.
+  EXPECT_GT(found.detectable_difference, (1 + kDrift) * (1 + kDrift) - 1);
+  EXPECT_LT(found.detectable_difference, 0.3);
 }
 
 TEST(Verify, FindsALatencyThatIsNotOfItsSamples) {

@@ -145,8 +145,9 @@ class Verifier {
         if (!is_beyond && (raw > high || raw < low))
           figure.reason = fmt::format(
               "the latency is {:.2f} times theirs, which the rooflines of the two machines explain", raw);
-        found_.detectable_difference =
-            std::max(found_.detectable_difference, drift_ + c.detectable_difference);
+        // Hours may have drifted the other way by as much as they explain.
+        found_.detectable_difference = std::max(found_.detectable_difference,
+                                                high * high * (1 + c.detectable_difference) - 1);
       }
       verified.figures.push_back(std::move(figure));
     }

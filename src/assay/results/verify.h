@@ -37,7 +37,8 @@ struct Verification {
   std::vector<VerifiedRow> rows;    // in their order
   // The worst of its rows.
   Outcome outcome() const;
-  // Relative: differences of speed from here on are found with a chance of 90 %; 0: no speed was tested.
+  // Relative: differences of speed from here on are found with a chance of 90 %, whichever way hours have
+  // drifted; 0: no speed was tested.
   double detectable_difference = 0;
 };
 
