@@ -146,8 +146,8 @@ class Verifier {
           figure.reason = fmt::format(
               "the latency is {:.2f} times theirs, which the rooflines of the two machines explain", raw);
         // Hours may have drifted the other way by as much as they explain.
-        found_.detectable_difference = std::max(found_.detectable_difference,
-                                                high * high * (1 + c.detectable_difference) - 1);
+        found_.detectable_difference =
+            std::max(found_.detectable_difference, high * high * (1 + c.detectable_difference) - 1);
       }
       verified.figures.push_back(std::move(figure));
     }
