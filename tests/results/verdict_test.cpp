@@ -351,8 +351,7 @@ Comparison decided(const char* metric, Verdict verdict) {
 }
 
 TEST(Sentence, SaysTheVerdictByTheDirectionOfTheMetric) {
-  EXPECT_EQ(sentence_of(decided("total_latency_s", Verdict::lower)),
-            "a is 2.43x [2.33, 2.50] faster than b");
+  EXPECT_EQ(sentence_of(decided("total_latency_s", Verdict::lower)), "a is 2.43x [2.33, 2.50] faster than b");
   EXPECT_EQ(sentence_of(decided("tokens_per_sec", Verdict::lower)),
             "a is 2.43x [2.33, 2.50] slower than b (throughput)");
   EXPECT_EQ(sentence_of(decided("perplexity", Verdict::lower)),
