@@ -48,7 +48,7 @@ TEST(DocumentSections, OfAScenario) {
   EXPECT_EQ(section_of(results, "Baseline"),
             "## Baseline\n\n"
             "Each prompt generates with the baseline configuration.\n\n"
-            "| Prompt | Memory (MiB) | Latency (ms) | 95 % CI | vs. 16 tokens | Tokens/s |\n"
+            "| Prompt | Footprint (MiB) | Latency (ms) | 95 % CI | vs. 16 tokens | Tokens/s |\n"
             "|---|---:|---:|---:|---|---:|\n"
             "| prompt 0 (failed) | 0.0 | - | - | - | - |\n"
             "| prompt 1 | 1024.5 | 250.0 | \u00b11.0% | tied | 200.0 |\n\n"
@@ -68,7 +68,7 @@ TEST(DocumentSections, OfAScenario) {
                         "definitions. The raw "
                         "samples are in results.json and samples.csv.\n\n"
                         "Baseline:\n\n"
-                        "| Prompt | Memory (MiB) | Latency (ms) | 95 % CI | Tokens/s |\n"))
+                        "| Prompt | Footprint (MiB) | Latency (ms) | 95 % CI | Tokens/s |\n"))
       << every;
   EXPECT_NE(every.find("\n\nPrompt length:\n\n| Prompt length | Latency (ms) | 95 % CI | Tokens/s |\n"),
             std::string::npos)
@@ -141,7 +141,7 @@ TEST(DocumentSections, OfTexts) {
       section_of(results, "Generated texts"),
       "## Generated texts\n\n"
       "In 1 prompt no precision shows visible degradation: none ends in a repeated phrase more often than "
-      "float32, and no perplexity is shown to be 1.5 times as high.\n\n"
+      "float32, and perplexities were not measured.\n\n"
       "The first word that differs from the first text stands between \\>\\> and \\<\\<; \"Equal (chars)\" "
       "counts the characters before it. distinct-2 is the share of different pairs of neighbouring tokens, "
       "seq-rep-4 the share of four tokens in a row that a text has had before.\n\n"

@@ -5,6 +5,7 @@
 
 #include "assay/report/html/html.h"
 #include "assay/report/render.h"
+#include "support/drawn_marks.h"
 #include "support/result_sets.h"
 #include "support/xml.h"
 
@@ -83,6 +84,24 @@ TEST(History, ShowsRunsChangesAndTrends) {
   const std::string alone = to_markdown(history_document(std::span(runs).first(1), {}, metrics));
   EXPECT_EQ(alone.find("plots/"), std::string::npos);
   EXPECT_EQ(alone.find("Changes"), std::string::npos);
+}
+
+TEST(History, DrawsTheValuesOfTheRuns) {
+  const std::vector<RunRecord> runs = three_runs();
+  const std::vector<std::string> metrics = {"total_latency_s"};
+  const Document document = history_document(runs, changes_over(runs, 0.02), metrics);
+  const std::string svg = to_svg(std::get<Figure>(document.sections.back().blocks[0].content).plot);
+  const test::TickScale across = test::ticks_of(svg, true), up = test::ticks_of(svg, false);
+  ASSERT_GE(across.ticks.size(), 2U);
+  ASSERT_GE(up.ticks.size(), 2U);
+  const std::vector<std::string> marks = test::marks_in(svg);
+  ASSERT_EQ(marks.size(), runs.size()) << svg;
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    const auto [x, y] = test::middle_of(marks[i]);
+    EXPECT_NEAR(across.value_at(x), static_cast<double>(i + 1), 0.01) << marks[i];
+    const double shown_ms = 1e3 * runs[i].results.rows[0].find("total_latency_s")->value;
+    EXPECT_NEAR(up.value_at(y), shown_ms, 0.5) << marks[i];
+  }
 }
 
 TEST(History, KeepsAsManyLinesAsThereAreColoursAndEscapes) {

@@ -145,7 +145,7 @@ TEST(Metrics, AreCompleteAndHaveTheirUnitInTheHead) {
   EXPECT_EQ(metric("percent_of_roofline").column_head(), "Roofline (%)");
   EXPECT_EQ(metric("load_s").column_head(), "Load (s)");
   EXPECT_EQ(metric("perplexity").column_head(), "Perplexity");
-  EXPECT_EQ(metric("memory_bytes").column_head(), "Memory (MiB)");
+  EXPECT_EQ(metric("memory_bytes").column_head(), "Footprint (MiB)");
   EXPECT_EQ(find_metric("nothing"), nullptr);
   EXPECT_THROW(metric("nothing"), std::logic_error);
 }

@@ -76,8 +76,13 @@ TEST(VisibleDegradation, IsNoneWhereTheBaselineRepeatsMore) {
   EXPECT_EQ(
       degradation_in(results_with({{"float32", {true, false}}, {"nf4", {false, false}}})),
       "In 2 prompts no precision shows visible degradation: none ends in a repeated phrase more often than "
-      "float32, and no perplexity is shown to be 1.5 times as high. float32 repeats itself where nf4 does "
-      "not.");
+      "float32, and perplexities were not measured. float32 repeats itself where nf4 does not.");
+  ResultSet scored = results_with({{"float32", {false}}, {"nf4", {false}}});
+  scored.rows[1].set("perplexity", 12);
+  EXPECT_EQ(
+      degradation_in(scored),
+      "In 1 prompt no precision shows visible degradation: none ends in a repeated phrase more often than "
+      "float32, and no perplexity is shown to be 1.5 times as high.");
   EXPECT_EQ(degradation_in(results_with({{"float32", {true, false}}})), "") << "nothing to compare";
   ResultSet others = results_with({{"float32", {false}}, {"nf4", {true}}});
   others.texts[1].prompt_ids = {77};

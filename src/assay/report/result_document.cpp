@@ -58,7 +58,8 @@ class ResultDocument {
     add_conclusion("Takeaways", sentences_of(takeaways), SectionKind::takeaways, commands_of(takeaways));
     add_conclusion("Recommendation under limits", answer_to_limits(results_), SectionKind::recommendation);
     if (const auto recommended = recommendation_of(results_))
-      add_conclusion("Recommendation", sentences_of(*recommended), SectionKind::recommendation);
+      add_conclusion(results_.limits ? "Recommendation without limits" : "Recommendation",
+                     sentences_of(*recommended), SectionKind::recommendation);
     add_failures();
     add_conclusion("Left out", sentences_of(results_.left_out, results_.command), SectionKind::other,
                    commands_of_left_out());

@@ -44,7 +44,7 @@ constexpr Metric kCatalogue[] = {
                    "included."},
     {.tag = "memory_bytes",
      .title = "Memory footprint",
-     .head = "Memory",
+     .head = "Footprint",
      .unit = "B",
      .better = Better::lower,
      .scale = kMegabytes,

@@ -91,9 +91,10 @@ class TextJudge {
     }
   }
 
-  void add_facts(JudgedTexts& judged) const {
+  void add_facts(JudgedTexts& judged) {
     for (const Row& row : results_.rows) {
       if (row.label != judged.label || row.status != RowStatus::ok) continue;
+      found_.has_perplexity = found_.has_perplexity || row.find("perplexity") != nullptr;
       if (const Value* bytes = row.find("resident_weights_bytes"); bytes != nullptr)
         judged.weights_bytes = std::max(judged.weights_bytes, bytes->value);
     }

@@ -41,7 +41,7 @@ std::string why_bits_differ(const Row& theirs, const Row& ours) {
 // False where the value was not made of the samples beside it: one of them was changed since.
 bool is_of_its_samples(const Row& row, const Value& value) {
   if (value.samples.empty() || value.samples.size() != row.places.size()) return true;
-  constexpr double kRounding = 1e-7;  // the download of a page has nine digits of each
+  constexpr double kRounding = 2e-6;  // the download of a page has seven digits of each
   const double made = value_of_processes(value.samples, row.places).value;
   return std::abs(made - value.value) <= kRounding * std::max(std::abs(made), std::abs(value.value));
 }

@@ -11,9 +11,9 @@ namespace assay::report {
 
 namespace {
 
-// A clock counts nanoseconds, and no duration varies by less than a billionth of itself: sixteen digits of a
+// A clock counts nanoseconds, and no duration varies by less than a millionth of itself: sixteen digits of a
 // sample are those of its conversion to seconds, and make half of a page.
-constexpr int kDigits = 9;
+constexpr int kDigits = 7;
 
 double with_measured_digits(double value) {
   char text[32] = {};

@@ -39,12 +39,15 @@ std::string without_markup(std::string_view shown) {
   return out;
 }
 
+// A verdict or a name is not broken: the table scrolls.
 std::string cells(const std::vector<std::string>& row, const std::vector<bool>& is_number) {
+  constexpr std::size_t kShort = 32;
   std::string text;
   for (std::size_t j = 0; j < row.size(); ++j) {
     const bool has_numbers = j < is_number.size() && is_number[j];
+    const char* kind = has_numbers ? " class=\"n\"" : row[j].size() <= kShort ? " class=\"k\"" : "";
     text += j == 0 ? fmt::format("<th scope=\"row\">{}</th>", html_words(row[j]))
-                   : fmt::format("<td{}>{}</td>", has_numbers ? " class=\"n\"" : "", html_words(row[j]));
+                   : fmt::format("<td{}>{}</td>", kind, html_words(row[j]));
   }
   return text;
 }

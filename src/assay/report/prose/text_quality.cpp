@@ -48,10 +48,11 @@ std::string sentence_of(const VisibleDegradation& found) {
       break;
   }
   std::string text = fmt::format(
-      "In {} no precision shows visible degradation: none ends in a repeated phrase more often than {}, and "
-      "no "
-      "perplexity is shown to be {:.2g} times as high.",
-      prompts, found.baseline, kVisibleRatio);
+      "In {} no precision shows visible degradation: none ends in a repeated phrase more often than {}, and ",
+      prompts, found.baseline);
+  text += found.has_perplexity
+              ? fmt::format("no perplexity is shown to be {:.2g} times as high.", kVisibleRatio)
+              : "perplexities were not measured.";
   if (!found.steadier.empty())
     text += fmt::format(" {} repeats itself where {} does not.", found.baseline, found.steadier);
   return text;
