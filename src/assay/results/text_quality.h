@@ -40,7 +40,7 @@ struct VisibleDegradation {
   std::string prompt = {}, quoted = {};  // the end of the subject's text, or where it leaves the baseline's
   int times = 0;  // that its phrase stands in a row; 0: it is its perplexity that shows it
   double perplexity_ratio = 0;
-  bool has_perplexity = false;  // of any configuration but the baseline
+  bool has_perplexity = false;  // a configuration beside the baseline has one
   std::string steadier = {};    // for `none`: a configuration that does not repeat where the baseline does
 };
 // From the texts of the trade-off, the first configuration's being the baseline's. Empty where there are not
