@@ -325,8 +325,8 @@ def check_download(browser, name, downloads, path):
         time.sleep(0.1)
     expect(file.exists(), name, "nothing was downloaded")
     if file.exists():
-        # Samples have nine digits in the page.
-        read = [json.loads(each.read_text(), parse_float=lambda text: float(f"{float(text):.9g}")) for each in (file, path.parent / file.name)]  # fmt: skip
+        # Samples have seven digits in the page.
+        read = [json.loads(each.read_text(), parse_float=lambda text: float(f"{float(text):.7g}")) for each in (file, path.parent / file.name)]  # fmt: skip
         expect(read[0] == read[1], name, "the download differs from results.json")
 
 
