@@ -65,7 +65,7 @@ TEST(Verify, FindsALatencyThatIsNotOfItsSamples) {
   const Verification found = verify(theirs, verified_run(1.01, 1));
   EXPECT_EQ(found.outcome(), Outcome::differs);
   EXPECT_EQ(figure_of(found, 0, "total_latency_s").reason,
-            "the latency is not that of the samples beside it: the file was changed");
+            "the latency is not what the samples beside it give");
 }
 
 TEST(Verify, FindsOneWrongIdByteOrDigitAlways) {

@@ -38,7 +38,7 @@ std::string why_bits_differ(const Row& theirs, const Row& ours) {
   return "";
 }
 
-// False where the value was not made of the samples beside it: one of them was changed since.
+// False where the samples beside the value give another: one of them is wrong.
 bool is_of_its_samples(const Row& row, const Value& value) {
   if (value.samples.empty() || value.samples.size() != row.places.size()) return true;
   constexpr double kRounding = 2e-6;  // the download of a page has seven digits of each
@@ -91,7 +91,7 @@ class Verifier {
     else
       verified.figures.push_back({std::string(kVerifiedSpeed), Outcome::differs, latency->value,
                                   value_of_processes(latency->samples, theirs.places).value,
-                                  "the latency is not that of the samples beside it: the file was changed"});
+                                  "the latency is not what the samples beside it give"});
     if (verified.figures.empty()) verified.reason = "it has no figure that both measured";
   }
 
