@@ -3,17 +3,17 @@
 
 Prints two figures of a model: the seconds of a pass over the sum of those of `assay perplexity` on the same text
 for the baseline and each candidate, and the share of prefill's FLOP rate that the pass reaches with the LM head
-of every token. Rounds alternate, and medians count. Needs an idle machine.
+of every token: the seconds of prefilling its windows, as `assay bench` measures them, and of the LM head of the
+tokens scored at the same FLOP rate, over those of the pass. Rounds alternate, and medians count. Needs an idle
+machine.
 
-    bench/divergence_cost.py demo --candidates nf4,fp4,int8-dynamic,llm-int8,bfloat16
+    bench/divergence_cost.py demo --text long.txt --windows 14 --candidates nf4,fp4,int8-dynamic,llm-int8,bfloat16
 """
 
 import argparse
 import json
 import statistics
 import subprocess
-import tempfile
-from pathlib import Path
 
 BASELINE = "float32"
 
@@ -23,15 +23,10 @@ def answer(program, *words):
     return json.loads(done.stdout)
 
 
-def matrix_flops(program, model):
-    """FLOPs of the matrices of a token: of the blocks, and of the LM head. Positions that are learned and a table
-    of tokens that is not the LM head's are looked up."""
-    found = answer(program, "inspect", model)
-    spec = found["spec"]
-    table = spec["vocab"] * spec["hidden"]
-    positions = spec["context"] * spec["hidden"] if spec["position"] == "learned" else 0
-    blocks = found["parameters"] - positions - table * (1 if spec["tied_head"] else 2)
-    return 2 * blocks, 2 * table
+def head_flops(program, model):
+    """FLOPs of the LM head of a token."""
+    spec = answer(program, "inspect", model)["spec"]
+    return 2 * spec["vocab"] * spec["hidden"]
 
 
 def main():
@@ -40,34 +35,33 @@ def main():
     parser.add_argument("--program", default="build/release/assay")
     parser.add_argument("--candidates", default="nf4,fp4,int8-dynamic,llm-int8,bfloat16")
     parser.add_argument("--text", default="models/demo/texts/evaluate.txt")
-    parser.add_argument("--bytes", type=int, default=8000, help="of the text, from its beginning")
+    parser.add_argument("--windows", type=int, default=4, help="of the text, from its beginning")
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     configurations = [BASELINE, *args.candidates.split(",")]
-    windows = ["--context", str(args.context), "--stride", str(args.context)]
+    windows = ["--context", str(args.context), "--stride", str(args.context),
+               "--max-tokens", str(args.windows * args.context)]
     passes, tokens, scored = [], 0, 0
     alone, rates, prefill = ({c: [] for c in configurations} for _ in range(3))
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(folder) / "text.txt"
-        text.write_bytes(Path(args.text).read_bytes()[: args.bytes])
-        for _ in range(args.rounds):
-            found = answer(args.program, "diverge", args.model, *configurations[1:], "--precision", BASELINE,
-                           "--text", str(text), "--no-noise-floor", "--worst", "0", *windows)
-            passes.append(found["seconds"])
-            tokens, scored = found["tokens"], found["tokens_scored"]
-            for c in configurations:
-                alone[c].append(answer(args.program, "perplexity", args.model, str(text), "--precision", c,
-                                       *windows)["seconds"])
-                row = answer(args.program, "bench", args.model, "-p", str(args.context), "-n", "0", "-r", "2",
-                             "--precision", c)["rows"][0]
-                rates[c].append(row["achieved_gflops"] * 1e9)
-                prefill[c].append(row["median_s"])
-    blocks, head = matrix_flops(args.program, args.model)
-    flops = tokens * blocks + scored * head
+    for _ in range(args.rounds):
+        found = answer(args.program, "diverge", args.model, *configurations[1:], "--precision", BASELINE,
+                       "--text", args.text, "--no-noise-floor", "--worst", "0", *windows)
+        passes.append(found["seconds"])
+        tokens, scored = found["tokens"], found["tokens_scored"]
+        for c in configurations:
+            alone[c].append(answer(args.program, "perplexity", args.model, args.text, "--precision", c,
+                                   *windows)["seconds"])
+            row = answer(args.program, "bench", args.model, "-p", str(args.context), "-n", "0", "-r", "2",
+                         "--precision", c)["rows"][0]
+            rates[c].append(row["achieved_gflops"] * 1e9)
+            prefill[c].append(row["median_s"])
+    head = head_flops(args.program, args.model)
     seconds = statistics.median(passes)
     sum_alone = sum(statistics.median(v) for v in alone.values())
-    at_prefill = sum(flops / statistics.median(v) for v in rates.values())
+    whole = tokens // args.context
+    at_prefill = sum(whole * statistics.median(prefill[c]) + (scored - whole) * head / statistics.median(rates[c])
+                     for c in configurations)
     print(json.dumps({"model": args.model, "configurations": configurations, "tokens": tokens, "pass_s": seconds,
                       "alone_s": sum_alone, "pass_over_alone": seconds / sum_alone,
                       "share_of_prefill_rate": at_prefill / seconds,
