@@ -41,7 +41,7 @@ ASSAY_DEVICE void for_highest(const std::uint64_t (&keys)[Each], const Put& put)
 }
 
 // Those of the block, of which `own` are this thread's, in all threads.
-ASSAY_DEVICE void find_highest(RowSlice& slice, const float (&own)[kLogitsOfThread], std::int64_t first,
+ASSAY_DEVICE void find_highest(RowSlice& slice, const float (&own)[kLogitsOfThread], std::int32_t first,
                                std::int32_t count, const Shared<std::uint64_t>& of_warps) {
   constexpr int kKeys = kHeadThreads / kWarp * kTopTokens;
   static_assert(kKeys <= 2 * kWarp);
@@ -118,7 +118,7 @@ ASSAY_KERNEL_OF(kHeadThreads) reduce_slices(ReduceSlicesArgs a) {
     if (thread_index() == 0) out[0] = slice;
     return;
   }
-  find_highest(slice, own, first, count, highest);
+  find_highest(slice, own, static_cast<std::int32_t>(first), count, highest);
   slice.sums.is_finite = true;
   slice.sums.max = slice.top_logits[0];
   slice.sums.sum = sum_of_powers(own, slice.sums.max, sums);
