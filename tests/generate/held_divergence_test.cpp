@@ -63,10 +63,9 @@ class HeldDivergence : public testing::Test {
     return Model::load(std::make_shared<const ModelFolder>(tiny.write(folder)), backend,
                        precision_from_name("float32"));
   }
-  // Every logit's bias differs from that of the other model.
+  // The logits of another model.
   static void change_norm(test::TinyModel& tiny) {
-    tiny.tensor("transformer.ln_f.weight") = test::float_tensor("transformer.ln_f.weight of another", {4});
-    tiny.tensor("transformer.ln_f.weight").name = "transformer.ln_f.weight";
+    tiny.tensor("transformer.ln_f.weight").bytes = test::float_bytes(std::vector<float>{0.5F, -1, 2, 0.25F});
   }
   static std::vector<TokenId> ids(int count, int vocab) {
     std::vector<TokenId> all;
@@ -77,7 +76,9 @@ class HeldDivergence : public testing::Test {
                              const DivergenceOptions& options = {.context = 8, .stride = 5}) {
     return measure_divergence(base, candidates, ids, options);
   }
-  static void expect_near(const CandidateDivergence& got, const CandidateDivergence& want) {
+  // A margin is a difference of two logits, whose bits only one device has.
+  static void expect_near(const CandidateDivergence& got, const CandidateDivergence& want,
+                          double of_margin = 0) {
     EXPECT_EQ(got.failure, "");
     ASSERT_EQ(got.tokens.size(), want.tokens.size());
     const auto near = [](double a, double b) { EXPECT_NEAR(a, b, 1e-5 * std::abs(b) + 2e-7); };
@@ -90,7 +91,7 @@ class HeldDivergence : public testing::Test {
       near(static_cast<double>(a.p), static_cast<double>(b.p));
       EXPECT_EQ(a.same_top1, b.same_top1);
       EXPECT_EQ(a.top5, b.top5);
-      near(static_cast<double>(a.base_margin), static_cast<double>(b.base_margin));
+      EXPECT_NEAR(static_cast<double>(a.base_margin), static_cast<double>(b.base_margin), of_margin);
     }
   }
 
@@ -120,15 +121,15 @@ TEST_F(HeldDivergence, IsThatOfTheCpuAndOfWholeRows) {
     const auto cpu_backend = test::cpu_backend(best_usable_isa());
     const Model cpu = fixture_on(cpu_backend, name, "float32"),
                 cpu_nf4 = fixture_on(cpu_backend, name, "nf4");
-    expect_near(held.candidates[0],
-                measured(cpu.program(), {&cpu_nf4.program()}, own, options).candidates[0]);
+    expect_near(held.candidates[0], measured(cpu.program(), {&cpu_nf4.program()}, own, options).candidates[0],
+                1e-5);
   }
 }
 
 // The host is given one small struct of each row and slice, and the shorter vocabulary is compared.
 TEST_F(HeldDivergence, OfSeveralSlicesCopiesAFewNumbersEach) {
   constexpr std::int64_t kVocab = 4500, kPadded = 6200;
-  const std::vector<TokenId> text = ids(18, kVocab);
+  const std::vector<TokenId> text = ids(11, kVocab);
   const Model base = tiny_on(gpu_.backend, kVocab), other = tiny_on(gpu_.backend, kVocab, change_norm),
               padded = tiny_on(gpu_.backend, kPadded, change_norm);
   const auto copied_by = [&](const std::function<void()>& action) {
@@ -143,7 +144,7 @@ TEST_F(HeldDivergence, OfSeveralSlicesCopiesAFewNumbersEach) {
   RowsOnly rows(base), other_rows(other), padded_rows(padded);
   const std::int64_t many = copied_by([&] { of_rows = measured(rows, {&other_rows, &padded_rows}, text); });
   const std::int64_t scored = std::ssize(held.scored);
-  EXPECT_EQ(scored, 17);
+  EXPECT_EQ(scored, 10);
   EXPECT_EQ(few, scored * 3 * slices_of(kVocab) * static_cast<std::int64_t>(sizeof(RowSlice)));
   EXPECT_EQ(many, scored * (2 * kVocab + kPadded) * 4);
   EXPECT_LE(few * 40, many);
