@@ -71,6 +71,7 @@ class Emulated final : public EmulatedRuntime, private GemmLibrary {
   std::int64_t allocations() const override { return static_cast<std::int64_t>(allocations_.size()); }
   std::int64_t replays() const override { return replays_; }
   std::int64_t products() const override { return products_; }
+  std::int64_t downloaded() const override { return downloaded_; }
   void fail_next_launch() override { fails_next_ = true; }
 
   DevicePointer<std::byte> allocate(std::int64_t bytes) override {
@@ -116,6 +117,7 @@ class Emulated final : public EmulatedRuntime, private GemmLibrary {
     check_alive();
     check(from.address, static_cast<std::int64_t>(to.size()), "a download");
     std::memcpy(to.data(), from.address, to.size());
+    downloaded_ += static_cast<std::int64_t>(to.size());
   }
   void copy(DevicePointer<std::byte> to, DevicePointer<const std::byte> from, std::int64_t bytes) override {
     check(to.address, bytes, "a copy");
@@ -222,7 +224,7 @@ class Emulated final : public EmulatedRuntime, private GemmLibrary {
   DeviceFacts facts_;
   bool has_gemm_library_;
   std::map<std::byte*, std::int64_t> allocations_;
-  std::int64_t live_ = 0, peak_ = 0, launches_ = 0, replays_ = 0, products_ = 0;
+  std::int64_t live_ = 0, peak_ = 0, launches_ = 0, replays_ = 0, products_ = 0, downloaded_ = 0;
   std::string fault_;  // that of a kernel that was made to fail: nothing works any more
   bool fails_next_ = false;
   std::vector<std::chrono::steady_clock::time_point> times_ =

@@ -27,6 +27,7 @@ class EmulatedRuntime : public Runtime {
   virtual std::int64_t allocations() const = 0;  // that live
   virtual std::int64_t replays() const = 0;      // how many graphs
   virtual std::int64_t products() const = 0;     // that of the library that multiplies matrices
+  virtual std::int64_t downloaded() const = 0;   // bytes that went to the host
   // With a DeviceFault, which then comes from every call, as of a GPU whose kernel has failed.
   virtual void fail_next_launch() = 0;
 };

@@ -13,6 +13,7 @@
 
 #include "assay/backend/constants.h"
 #include "assay/backend/head.h"
+#include "assay/backend/memory.h"
 #include "assay/base/cpu.h"
 #include "assay/base/device.h"
 #include "assay/base/token_id.h"
@@ -21,6 +22,7 @@
 
 namespace assay {
 
+class HeldLogits;  // backend/held_logits.h
 class ThreadPool;
 
 // Gives what the file stores of a logical weight. Throws Error naming the file and the tensor.
@@ -91,23 +93,6 @@ struct ObservedInput {
 };
 using InputObserver = std::function<void(const ObservedInput&)>;
 
-struct MemoryReport {
-  Bytes weights;    // elements of the weights in their formats
-  Bytes packing;    // padding of the packed layout
-  Bytes workspace;  // activations and logits
-};
-
-struct PredictedMemory {
-  MemoryReport program;
-  Bytes kv_cache;
-};
-
-// Memory of a device that has its own.
-struct DeviceMemory {
-  Bytes free, total;      // as its driver tells
-  Bytes allocated, peak;  // by this program: now, and at most since reset_peak_memory()
-};
-
 // How fast a device reads and multiplies at most, measured.
 struct DeviceRates {
   double bytes_per_second = 0, operations_per_second = 0;  // 0 = not known
@@ -149,6 +134,8 @@ class Program {
   virtual void head_slice(std::span<const std::int64_t> rows, const LogitSlice& slice);
   // The device's kernels for logits that lie in the host's memory; null where it has none.
   virtual const LogitReducer* logit_reducer() const { return nullptr; }
+  // Logits that stay on a device which reduces them itself; null where it does not.
+  virtual HeldLogits* held_logits() { return nullptr; }
   // From now on the observer sees the inputs of every matrix product of run(), in order, on the caller's
   // thread; an empty one ends that. For calibration.
   virtual void observe_inputs(InputObserver observer) = 0;

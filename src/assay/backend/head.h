@@ -45,4 +45,18 @@ struct LogitReducer {
   double (*weigh)(const float* powers, const float* x, const float* y, std::int64_t n) noexcept;
 };
 
+// All that a divergence takes from a slice of the logits of one position, whichever device reduces it.
+inline constexpr int kTopTokens = 5;
+struct RowSlice {
+  SliceSums sums;
+  // Beside a baseline: the sum of exp(base - the highest of its slice) * (base - logit), exactly 0 for equal
+  // logits.
+  double weighed = 0;
+  float top_logits[kTopTokens] = {};  // the highest, ties by the lowest id
+  TokenId top[kTopTokens] = {};
+  std::int32_t tops = 0;    // how many there are: a slice may have fewer
+  float target_logit = 0;   // the true token's
+  bool has_target = false;  // it is one of these ids
+};
+
 }  // namespace assay

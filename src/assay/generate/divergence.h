@@ -61,8 +61,9 @@ struct Divergence {
 };
 
 // What a pass holds of logits, whatever the vocabulary and however many the candidates: a slice of the
-// baseline's, its powers, and a slice of one candidate's, of `rows` positions. A device that gives whole rows
-// alone (Program::has_head_slices) takes as many positions as fit kDivergenceBytes, or one.
+// baseline's, its powers, and a slice of one candidate's, of `rows` positions. Where one device reduces the
+// logits of all models (backend/held_logits.h), they stay there, within kHeldBytes. Else programs without
+// slices give whole rows: as many positions as fit kDivergenceBytes, or one.
 constexpr std::int64_t divergence_bytes(std::int64_t rows) {
   return 3 * rows * (kHeadSlice + 16) * static_cast<std::int64_t>(sizeof(float));
 }

@@ -69,34 +69,38 @@ double weigh_logits(const float* powers, const float* x, const float* y, std::in
 }
 
 // An id enters in front of those whose logits are lower, so that of equals the lower id stays in front.
-void enter_top(LogitSummary& summary, float logit, TokenId id) {
-  int place = std::min(summary.tops, kTopTokens - 1);
+template <typename Highest>
+void enter_top(Highest& highest, float logit, TokenId id) {
+  int place = std::min(highest.tops, kTopTokens - 1);
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
-  for (; place > 0 && logit > summary.top_logits[at(place - 1)]; --place) {
-    summary.top[at(place)] = summary.top[at(place - 1)];
-    summary.top_logits[at(place)] = summary.top_logits[at(place - 1)];
+  for (; place > 0 && logit > highest.top_logits[at(place - 1)]; --place) {
+    highest.top[at(place)] = highest.top[at(place - 1)];
+    highest.top_logits[at(place)] = highest.top_logits[at(place - 1)];
   }
-  summary.top[at(place)] = id;
-  summary.top_logits[at(place)] = logit;
-  summary.tops = std::min(summary.tops + 1, kTopTokens);
+  highest.top[at(place)] = id;
+  highest.top_logits[at(place)] = logit;
+  highest.tops = std::min(highest.tops + 1, kTopTokens);
 }
 
-// Most runs of logits hold none of the highest: a loop that compilers make vectors of passes them by.
-void find_top(LogitSummary& summary, std::span<const float> logits, TokenId first) {
+// What a logit must exceed to enter.
+template <typename Highest>
+float least_of(const Highest& highest, float floor) {
+  return highest.tops == kTopTokens ? highest.top_logits[kTopTokens - 1] : floor;
+}
+constexpr float kNoFloor = -std::numeric_limits<float>::infinity();
+
+// The highest of a slice, as far as they exceed `floor`. Most runs of logits hold none of them: a loop that
+// compilers make vectors of passes them by.
+void find_top(RowSlice& slice, std::span<const float> logits, TokenId first, float floor) {
   constexpr std::size_t kAtOnce = 64;
-  const auto enters = [&](float logit) {
-    return summary.tops < kTopTokens || logit > summary.top_logits[kTopTokens - 1];
-  };
   for (std::size_t begin = 0; begin < logits.size(); begin += kAtOnce) {
     const std::size_t end = std::min(begin + kAtOnce, logits.size());
-    if (summary.tops == kTopTokens) {
-      const float least = summary.top_logits[kTopTokens - 1];
-      int any = 0;
-      for (std::size_t i = begin; i < end; ++i) any |= logits[i] > least ? 1 : 0;
-      if (any == 0) continue;
-    }
+    const float least = least_of(slice, floor);
+    int any = 0;
+    for (std::size_t i = begin; i < end; ++i) any |= logits[i] > least ? 1 : 0;
+    if (any == 0) continue;
     for (std::size_t i = begin; i < end; ++i)
-      if (enters(logits[i])) enter_top(summary, logits[i], first + static_cast<TokenId>(i));
+      if (logits[i] > least_of(slice, floor)) enter_top(slice, logits[i], first + static_cast<TokenId>(i));
   }
 }
 
@@ -112,15 +116,12 @@ double LogitSummary::log_sum_exp() const {
   return max + std::log(sum);
 }
 
-std::optional<SliceScales> add_slice(LogitSummary& summary, std::span<const float> logits, TokenId first,
-                                     TokenId target, const LogitReducer& reducer, float* powers) {
-  const SliceSums own = reducer.sum(logits.data(), static_cast<std::int64_t>(logits.size()), powers);
-  if (!own.is_finite) return std::nullopt;
-  if (summary.tops < kTopTokens || own.max > summary.top_logits[kTopTokens - 1])
-    find_top(summary, logits, first);
-  if (target >= first && target - first < static_cast<TokenId>(logits.size()))
-    summary.target_logit = logits[static_cast<std::size_t>(target - first)];
-  const double highest = static_cast<double>(own.max);
+std::optional<SliceScales> add_slice(LogitSummary& summary, const RowSlice& slice) {
+  if (!slice.sums.is_finite) return std::nullopt;
+  for (int i = 0; i < slice.tops && slice.top_logits[i] > least_of(summary, kNoFloor); ++i)
+    enter_top(summary, slice.top_logits[i], slice.top[i]);
+  if (slice.has_target) summary.target_logit = slice.target_logit;
+  const double highest = static_cast<double>(slice.sums.max);
   SliceScales scales;
   if (summary.sum == 0) {
     summary.max = highest;
@@ -129,8 +130,18 @@ std::optional<SliceScales> add_slice(LogitSummary& summary, std::span<const floa
     scales = {std::exp(summary.max - max), std::exp(highest - max)};
     summary.max = max;
   }
-  summary.sum = summary.sum * scales.earlier + own.sum * scales.own;
+  summary.sum = summary.sum * scales.earlier + slice.sums.sum * scales.own;
   return scales;
+}
+
+std::optional<SliceScales> add_slice(LogitSummary& summary, std::span<const float> logits, TokenId first,
+                                     TokenId target, const LogitReducer& reducer, float* powers) {
+  RowSlice slice{.sums = reducer.sum(logits.data(), static_cast<std::int64_t>(logits.size()), powers)};
+  const float floor = least_of(summary, kNoFloor);
+  if (slice.sums.is_finite && slice.sums.max > floor) find_top(slice, logits, first, floor);
+  slice.has_target = target >= first && target - first < static_cast<TokenId>(logits.size());
+  if (slice.has_target) slice.target_logit = logits[static_cast<std::size_t>(target - first)];
+  return add_slice(summary, slice);
 }
 
 TokenDivergence divergence_of(const LogitSummary& base, const LogitSummary& candidate, double weighed) {

@@ -12,8 +12,6 @@
 
 namespace assay {
 
-inline constexpr int kTopTokens = 5;
-
 // What a position tells of a candidate beside the baseline, at temperature 1, in nats.
 struct TokenDivergence {
   double kl = 0;                 // KL(baseline || candidate), the sum of p (ln p - ln q) over the vocabulary
@@ -41,8 +39,11 @@ struct SliceScales {
   double earlier = 0, own = 1;
 };
 
-// Takes the slice of logits from id `first` on; powers[i] becomes exp(logits[i] - the slice's highest).
-// Empty where a logit is not finite.
+// Takes what a slice of logits was reduced to, behind those of lower ids. Empty where a logit is not finite.
+std::optional<SliceScales> add_slice(LogitSummary& summary, const RowSlice& slice);
+
+// The same for a slice of logits from id `first` on, which are reduced here: powers[i] becomes exp(logits[i]
+// - the slice's highest).
 std::optional<SliceScales> add_slice(LogitSummary& summary, std::span<const float> logits, TokenId first,
                                      TokenId target, const LogitReducer& reducer, float* powers);
 

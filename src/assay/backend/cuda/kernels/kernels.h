@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "assay/backend/cuda/kernels/gemm_args.h"
+#include "assay/backend/cuda/kernels/head_args.h"
 #include "assay/backend/cuda/kernels/int8_args.h"
 #include "assay/backend/cuda/kernels/launch_choice.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
@@ -170,29 +171,6 @@ struct BendArgs {
   float scale = 1, soft_cap = 0;
 };
 
-// out[row] = which of n is highest, the lowest of equals; -1 where one is NaN or the highest infinite.
-struct ArgmaxArgs {
-  DevicePointer<const float> x = {};
-  std::int64_t x_stride = 0, rows = 0, n = 0;
-  DevicePointer<std::int32_t> out = {};
-};
-
-// out[row] = x[row][targets[row]] - log(sum(exp(x[row]))), in double; NaN where argmax gives -1.
-struct LogProbabilityArgs {
-  DevicePointer<const float> x = {};
-  std::int64_t x_stride = 0, rows = 0, n = 0;
-  DevicePointer<const std::int32_t> targets = {};
-  DevicePointer<double> out = {};
-};
-
-// The highest of n logits of each row by many blocks: keys[row] = the largest of ordered bits << 32 | ~index,
-// and all ones where one is NaN. keys are 0 before it; NextTokenArgs sets them to 0 again.
-struct BestKeyArgs {
-  DevicePointer<const float> x = {};
-  std::int64_t x_stride = 0, rows = 0, n = 0;
-  DevicePointer<std::uint64_t> keys = {};  // [rows]
-};
-
 // From the highest logit to the next step without the host, a row a sequence: the token is appended to its
 // list, its row's facts go on by one position, and its embedding becomes the input. What argmax has as -1 is
 // listed as -1; the step then goes on with token 0. Beyond `last_position` the embedding is that of the last
@@ -224,9 +202,6 @@ void run(Runtime& runtime, const QuantizedLinearArgs& args, const LaunchChoice& 
 void run(Runtime& runtime, const QuantizeGroupsArgs& args);
 void run(Runtime& runtime, const LinearInt8ActivationsArgs& args);
 void run(Runtime& runtime, const BendArgs& args);
-void run(Runtime& runtime, const ArgmaxArgs& args);
-void run(Runtime& runtime, const LogProbabilityArgs& args);
-void run(Runtime& runtime, const BestKeyArgs& args);
 void run(Runtime& runtime, const NextTokenArgs& args);
 
 // The entries, which the compiler of the kernels fills in (kernels/table.cuh). Of matrix multiplications one
@@ -278,6 +253,7 @@ struct Kernels {
   Kernel<ArgmaxArgs> argmax;
   Kernel<LogProbabilityArgs> log_probability;
   Kernel<BestKeyArgs> best_key;
+  Kernel<ReduceSlicesArgs> reduce_slices;
   Kernel<NextTokenArgs> next_token;
 };
 

@@ -157,5 +157,16 @@ void run(Runtime& runtime, const NextTokenArgs& args) {
 void run(Runtime& runtime, const LogProbabilityArgs& args) {
   launch_blocks(runtime, runtime.kernels().log_probability, args, args.rows);
 }
+void run(Runtime& runtime, const ReduceSlicesArgs& args) {
+  if (args.rows == 0 || args.n == 0) return;
+  // The highest of each warp, and room for a sum and a largest number of each.
+  constexpr std::int64_t kWarps = kThreads / 32, kBytes = kWarps * (kTopTokens * 8 + 8 + 4);
+  launch(runtime, runtime.kernels().reduce_slices,
+         {.grid_x = blocks_of(args.n, kHeadSlice),
+          .grid_y = count_of(args.rows),
+          .block = count_of(kThreads),
+          .shared_bytes = count_of(kBytes)},
+         args);
+}
 
 }  // namespace assay::cuda

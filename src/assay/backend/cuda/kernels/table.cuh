@@ -5,6 +5,7 @@
 #include "assay/backend/cuda/kernels/attend_step.cuh"
 #include "assay/backend/cuda/kernels/attention.cuh"
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
+#include "assay/backend/cuda/kernels/divergence.cuh"
 #include "assay/backend/cuda/kernels/expand.cuh"
 #include "assay/backend/cuda/kernels/gemm.cuh"
 #include "assay/backend/cuda/kernels/grouped.cuh"
@@ -193,6 +194,7 @@ inline Kernels kernel_table() {
   k.bend = {"bend", bend_rows};
   k.argmax = {"argmax", argmax_rows};
   k.best_key = {"best_key", best_keys};
+  k.reduce_slices = {"reduce_slices", device::reduce_slices};
   k.next_token = {"next_token", device::next_token};
   k.log_probability = {"log_probability", log_probability_rows};
   return k;

@@ -45,6 +45,8 @@ WorkspaceLayout::WorkspaceLayout(const Plan& plan, const DeviceFacts& facts, con
   log_probabilities_at = offsets.take(kHeadRows * 8);
   every_row_at = offsets.take(kMaxRows * 4);
   highest_at = offsets.take(kHeadRows * 4);
+  slices_at = offsets.take(held_rows_of(plan.vocab) * slices_of(plan.vocab) *
+                           static_cast<std::int64_t>(sizeof(RowSlice)));
   best_keys_at = offsets.take(kMaxRows * 8);
   tokens_at = offsets.take(kQueuedSteps * kMaxRows * 4);
   made_at = offsets.take(kMaxRows * 4);

@@ -1,6 +1,7 @@
 // The memory of a GPU that a program computes in: one allocation.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "assay/backend/cuda/lower/pack.h"
 #include "assay/backend/cuda/run/gemm_choice.h"
 #include "assay/backend/cuda/run/gemm_library.h"
+#include "assay/backend/held_logits.h"
 #include "assay/base/device.h"
 
 namespace assay::cuda {
@@ -15,6 +17,11 @@ namespace assay::cuda {
 inline constexpr std::int64_t kMaxRows = 512;
 inline constexpr std::int64_t kHeadRows = 32;     // logits held at once
 inline constexpr std::int64_t kQueuedSteps = 16;  // greedy ones whose tokens are held
+// Rows whose logits, and what they are reduced to, take half of kHeldBytes; at least one.
+constexpr std::int64_t held_rows_of(std::int64_t vocab) {
+  const std::int64_t row = vocab * 4 + slices_of(vocab) * static_cast<std::int64_t>(sizeof(RowSlice));
+  return std::clamp<std::int64_t>(kHeldBytes / 2 / row, 1, kHeadRows);
+}
 
 // Activations, float32, a row per token of the batch.
 struct Buffer {
@@ -50,6 +57,7 @@ struct WorkspaceLayout {
   std::int64_t log_probabilities_at = 0;                     // double [kHeadRows]
   std::int64_t every_row_at = 0;                             // int32 [kMaxRows]: 0, 1, ...
   std::int64_t highest_at = 0;                               // int32 [kHeadRows]
+  std::int64_t slices_at = 0;                                // RowSlice, of held_rows_of() rows
   std::int64_t best_keys_at = 0;                             // uint64 [kMaxRows], 0 between steps
   std::int64_t tokens_at = 0, made_at = 0;                   // int32 [kMaxRows][kQueuedSteps] and [kMaxRows]
   std::int64_t codes_at = 0, absmax_at = 0, zeros_at = 0;    // for int8 inputs

@@ -60,6 +60,7 @@ void CudaProgram::exchange(WeightId weight, const Plan& other, const WeightSourc
   put_pages_.clear();
   kept_.clear();
   hidden_.begin();
+  held_ = 0;
   put_constants();
 }
 
@@ -122,6 +123,7 @@ void CudaProgram::run(const Batch& batch, KvCache& cache) {
   auto& kv = static_cast<CudaKvCache&>(cache);
   check_batch(batch, plan_, kv, kMaxRows);
   hidden_.begin();  // no hidden states until they are there
+  held_ = 0;
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, s.rows);
   Step step = begin(batch, kv, 0);
   if (step.is_decode)
@@ -200,91 +202,6 @@ void CudaProgram::put_pages(const std::vector<PagePool::Page>& pages) {
   put_pages_.clear();  // unless the upload fails
   upload<PagePool::Page>(work_.at<PagePool::Page>(work_.layout().pages_at), pages);
   put_pages_ = pages;
-}
-
-void CudaProgram::head(std::span<const std::int64_t> rows, const HeadSink& sink) {
-  begin_marks();
-  const auto row_of = work_.at<std::int32_t>(work_.layout().head_rows_at);
-  for (std::size_t first = 0; first < rows.size(); first += kHeadRows) {
-    const std::size_t count = std::min<std::size_t>(kHeadRows, rows.size() - first);
-    std::vector<std::int32_t> from;
-    for (const std::int64_t row : rows.subspan(first, count))
-      from.push_back(static_cast<std::int32_t>(hidden_.place_of(row)));
-    upload<std::int32_t>(row_of, from);
-    run_head(row_of, static_cast<std::int64_t>(count));
-    drain(first, count, sink);
-  }
-  mark(OpClass::head, plan_.ops.size());
-  add_marks();
-}
-
-void CudaProgram::run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows) {
-  if (!row_of && neighbours_.leaves_moments.back() && has_few(rows, kFewRows))
-    return multiply(plan_.head.product, weights_.constants(plan_.ops.size()), rows, around_head(rows));
-  if (!row_of) row_of = work_.at<std::int32_t>(work_.layout().every_row_at);
-  const Buffer hidden = work_[plan_.hidden], normed = work_.head_normed();
-  if (plan_.head.norm)
-    cuda::run(*runtime_, NormArgs{.x = hidden.data,
-                                  .x_stride = hidden.stride,
-                                  .row_of = row_of,
-                                  .gain = weights_.vector(plan_.head.norm->gain),
-                                  .bias = weights_.vector(plan_.head.norm->bias),
-                                  .epsilon = plan_.head.norm->epsilon,
-                                  .subtracts_mean = plan_.head.norm->kind == Norm::layer,
-                                  .out = normed.data,
-                                  .out_stride = normed.stride,
-                                  .rows = rows,
-                                  .groups = 1,
-                                  .n = hidden.columns});
-  else
-    cuda::run(*runtime_, GatherArgs{.x = hidden.data,
-                                    .x_stride = hidden.stride,
-                                    .row_of = row_of,
-                                    .out = normed.data,
-                                    .out_stride = normed.stride,
-                                    .rows = rows,
-                                    .n = hidden.columns});
-  multiply(plan_.head.product, weights_.constants(plan_.ops.size()), rows,
-           {.in = normed, .out = work_.logits()});
-}
-
-// Reduces the held logits of rows [first, first + count) of the call.
-void CudaProgram::drain(std::size_t first, std::size_t count, const HeadSink& sink) {
-  const Buffer logits = work_.logits();
-  const auto rows = static_cast<std::int64_t>(count);
-  if (plan_.head.bends_logits() && !std::holds_alternative<ArgmaxSink>(sink))
-    cuda::run(*runtime_, BendArgs{.x = logits.data,
-                                  .x_stride = logits.stride,
-                                  .rows = rows,
-                                  .n = plan_.vocab,
-                                  .scale = plan_.head.scale,
-                                  .soft_cap = plan_.head.soft_cap});
-  std::visit(Cases{[&](const LogitsSink& full) {
-                     const auto vocab = static_cast<std::size_t>(plan_.vocab);
-                     download(full.logits.subspan(first * vocab, count * vocab), logits.data);
-                   },
-                   [&](const ArgmaxSink& best) {
-                     const auto out = work_.at<std::int32_t>(work_.layout().highest_at);
-                     cuda::run(*runtime_, ArgmaxArgs{.x = logits.data,
-                                                     .x_stride = logits.stride,
-                                                     .rows = rows,
-                                                     .n = plan_.vocab,
-                                                     .out = out});
-                     download(best.ids.subspan(first, count), out);
-                   },
-                   [&](const LogProbabilitySink& score) {
-                     const auto targets = work_.at<std::int32_t>(work_.layout().targets_at);
-                     const auto out = work_.at<double>(work_.layout().log_probabilities_at);
-                     upload<std::int32_t>(targets, score.targets.subspan(first, count));
-                     cuda::run(*runtime_, LogProbabilityArgs{.x = logits.data,
-                                                             .x_stride = logits.stride,
-                                                             .rows = rows,
-                                                             .n = plan_.vocab,
-                                                             .targets = targets,
-                                                             .out = out});
-                     download(score.log_probabilities.subspan(first, count), out);
-                   }},
-             sink);
 }
 
 }  // namespace assay::cuda

@@ -20,6 +20,7 @@
 #include "assay/backend/cuda/memory/workspace.h"
 #include "assay/backend/cuda/run/launch_tuning.h"
 #include "assay/backend/cuda/run/neighbours.h"
+#include "assay/backend/held_logits.h"
 
 namespace assay::cuda {
 
@@ -37,7 +38,7 @@ PredictedMemory predicted_memory(const Plan& plan, const DeviceFacts& facts, std
 // depends on how many there are.
 std::int64_t recorded_length(std::int64_t longest, std::int64_t context);
 
-class CudaProgram : public Program {
+class CudaProgram : public Program, public HeldLogits {
  public:
   CudaProgram(const Plan& plan, const WeightSource& source, std::shared_ptr<Runtime> runtime,
               const CudaOptions& options = {}, std::shared_ptr<LaunchChoices> launches = nullptr);
@@ -46,6 +47,7 @@ class CudaProgram : public Program {
   std::unique_ptr<KvCache> make_cache() override { return std::make_unique<CudaKvCache>(pages_); }
   void run(const Batch& batch, KvCache& cache) override;
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override;
+  HeldLogits* held_logits() override { return this; }
   void observe_inputs(InputObserver observer) override { observer_ = std::move(observer); }
   double outlier_share() const override;
   bool can_run_greedily() const override {
@@ -141,7 +143,14 @@ class CudaProgram : public Program {
   KvSlots places(bool are_kept) const;
   // Logits of rows of the hidden states; without row_of of the first ones, which this step has made.
   void run_head(DevicePointer<const std::int32_t> row_of, std::int64_t rows);
+  void run_head(std::span<const std::int64_t> rows);
+  void bend_logits(std::int64_t rows);
   void drain(std::size_t first, std::size_t count, const HeadSink& sink);
+  std::int64_t most_rows() const override;
+  bool is_beside(const HeldLogits& base) const override;
+  void hold(std::span<const std::int64_t> rows) override;
+  void reduce(const HeldLogits* base, std::int64_t vocab, std::span<const TokenId> targets,
+              std::span<RowSlice> out) override;
   void begin_marks();
   void mark(OpClass phase, std::size_t op);
   void add_marks();
@@ -169,6 +178,7 @@ class CudaProgram : public Program {
   std::vector<std::int64_t>
       kept_;  // rows of the batch that go on behind the last attention, where some do not
   HiddenRows hidden_;
+  std::int64_t held_ = 0;  // rows whose logits hold() has left
 
   std::vector<PagePool::Page> put_pages_;  // what the device's table of pages holds
   std::map<GraphKey, std::unique_ptr<Graph>> graphs_;

@@ -45,6 +45,7 @@ void CudaProgram::run_greedily(const Batch& batch, KvCache& cache, std::int64_t 
   auto& kv = static_cast<CudaKvCache&>(cache);
   check_batch(batch, plan_, kv, kMaxRows, steps);
   hidden_.begin();
+  held_ = 0;
   for (const SequenceRows& s : batch.sequences) kv.grow(s.sequence, steps);
   const Step first = begin(batch, kv, steps - 1);
   const auto rows = static_cast<std::size_t>(first.rows);
