@@ -169,7 +169,7 @@ TEST(CliDiverge, ScoresASampleThatTheBaselineWrites) {
 TEST(CliDiverge, RefusesWhatItCannotCompare) {
   expect_failure(run_program({"diverge", "demo"}), 2, {"CANDIDATE"});
   expect_failure(run_program({"diverge", "demo", "nf4", "nf4"}), 2, {"CANDIDATE", "'nf4'"});
-  expect_failure(run_program({"diverge", "demo", "nf5"}), 1, {"nf5"});
+  expect_failure(run_program({"diverge", "demo", "nf5"}), 2, {"nf5"});
   expect_failure(run_program({"diverge", "demo", "nf4", "--text", "/absent.txt"}), 1, {"/absent.txt"});
   expect_failure(run_program({"diverge", "demo", "nf4", "--context", "1"}), 1, {"context", "expected 2 to"});
   expect_failure(run_program({"diverge", "demo", "nf4", "--ids"}), 2, {"--ids", "--text"});

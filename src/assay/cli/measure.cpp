@@ -14,6 +14,7 @@
 #include "assay/checkpoint/source.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
+#include "assay/cli/other_model.h"
 #include "assay/harness/case_json.h"
 #include "assay/harness/journal.h"
 #include "assay/harness/predict.h"
@@ -108,7 +109,8 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
-  for (const std::string& other : flags.others) options.other_models.push_back(candidates_of(other));
+  for (const std::string& other : flags.others)
+    options.other_models.push_back(other_model(other, flags.model.config));
   options.common = flags.model.config;
   options.baseline = flags.model.configuration();
   // Flags that were not given are 0.

@@ -16,6 +16,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/cli/other_model.h"
 #include "assay/cli/perplexity_view.h"
 #include "assay/model/families/families.h"
 #include "assay/model/model.h"
@@ -172,6 +173,7 @@ std::int64_t context_of_all(const PerplexityFlags& flags) {
       throw UsageError("--with: expected a model that is not given yet, found '{}'", model);
     const std::int64_t own = spec_from_source(*source).context;
     if (flags.context > own)
+  for (const std::string& other : flags.others) other_model(other, flags.model.config);
       throw UsageError("--context: expected 2 to {} (the context of {}), found {}", own, model,
                        flags.context);
     shortest = std::min(shortest, own);
