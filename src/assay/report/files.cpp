@@ -90,8 +90,12 @@ WrittenReports write_document(const Document& document, const fs::path& folder, 
   return written;
 }
 
+fs::path results_file(const fs::path& path) {
+  return fs::is_directory(path) ? path / "results.json" : path;
+}
+
 ResultSet read_results(const fs::path& path) {
-  const fs::path file = fs::is_directory(path) ? path / "results.json" : path;
+  const fs::path file = results_file(path);
   return results_from_json(parse_ordered_json(read_text_file(file), file.string()), file.string());
 }
 

@@ -25,6 +25,8 @@ WrittenReports write_reports(const ResultSet& results, const std::filesystem::pa
 WrittenReports write_document(const Document& document, const std::filesystem::path& folder,
                               const std::string& name);
 
+// The file that a path to results means: itself, or the results.json of a folder.
+std::filesystem::path results_file(const std::filesystem::path& path);
 // Reads a results.json back, or the one in a folder. Throws Error for a file that is none, or of another
 // schema version.
 ResultSet read_results(const std::filesystem::path& path);
