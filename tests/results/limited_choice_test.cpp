@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "assay/base/error.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/choice_json.h"
 
@@ -129,6 +130,18 @@ TEST(LimitedChoice, NamesAllThatTheTestsDoNotTellApart) {
   EXPECT_EQ(tied.best, (std::vector<std::string>{"int8", "nf4"}));
   EXPECT_TRUE(tied.is_tested);
   EXPECT_EQ(tied.runner_up, "bfloat16");
+  EXPECT_TRUE(tied.tied.empty()) << "nobody has shown that the two are equal";
+  EXPECT_NE(report::sentences_of(tied).front().find("best figure, but it is undecided against nf4 ("),
+            std::string::npos)
+      << report::sentences_of(tied).front();
+  results.rows[3] = limited_row("nf4", 80, 0.3006);  // within the margin of 2 %
+  const LimitedChoice equal = chosen(results, "memory=1GiB");
+  EXPECT_EQ(equal.best, (std::vector<std::string>{"int8", "nf4"}));
+  EXPECT_EQ(equal.tied, std::vector<std::string>{"nf4"});
+  EXPECT_EQ(to_json(equal)["tied"], equal.tied);
+  EXPECT_NE(report::sentences_of(equal).front().find("it is tied with nf4 for the fastest ("),
+            std::string::npos)
+      << report::sentences_of(equal).front();
   for (Row& row : results.rows) row.places.clear();  // nothing to test
   const LimitedChoice untested = chosen(results, "memory=1GiB");
   EXPECT_EQ(untested.best.size(), 4U);

@@ -121,6 +121,7 @@ OrderedJson to_json(const LimitedChoice& choice) {
     excess.push_back({{"limit", one.limit.name}, {"bound", one.limit.bound}, {"value", one.value}});
   return {{"limits", to_json(choice.limits)},
           {"best", choice.best},
+          {"tied", choice.tied},
           {"tested", choice.is_tested},
           {"runner_up", or_null(choice.runner_up)},
           {"binding", binding},

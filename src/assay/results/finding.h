@@ -136,7 +136,7 @@ struct EdgeDifference {
 struct ThreadChoice {
   static constexpr std::string_view kKind = "thread_choice";
   std::string chosen;
-  bool is_fastest = false;  // alone; else it is tied with larger numbers
+  bool is_fastest = false;  // alone; else none of larger numbers is shown to be faster
   std::optional<Comparison> with_fewest = {};
   void fields(auto&& visit) {
     visit("chosen", chosen);
