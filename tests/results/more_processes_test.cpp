@@ -47,6 +47,27 @@ TEST(MoreProcessesLimits, OfTexts) {
       "probably decide 1 of the others: assay run --processes 50");
 }
 
+// The best of several may be compared with the baseline again, the other way round.
+TEST(MoreProcessesLimits, CountAPairOnce) {
+  ResultSet results;
+  results.comparisons = {undecided_by(5, 5)};
+  Comparison again = undecided_by(5, 40), other = undecided_by(5, 2);
+  std::swap(again.subject, again.baseline);
+  other.subject = "c";
+  results.other_comparisons = {again, other};
+  const auto more = more_processes_of(results);
+  EXPECT_EQ(more->undecided, 2);
+  EXPECT_EQ(more->comparisons, 2);
+  EXPECT_EQ(more->decided, 2);
+  EXPECT_EQ(more->processes, 10);
+  // Another scenario or metric is another pair.
+  results.other_comparisons[0].scenario = Scenario::batches;
+  EXPECT_EQ(more_processes_of(results)->comparisons, 3);
+  results.other_comparisons[0] = again;
+  results.other_comparisons[0].metric = "tokens_per_sec";
+  EXPECT_EQ(more_processes_of(results)->comparisons, 3);
+}
+
 TEST(MoreProcessesLimits, OfTime) {
   ResultSet results;
   results.comparisons = {undecided_by(5, 5), undecided_by(5, 2), undecided_by(5, 1, Scenario::cache)};

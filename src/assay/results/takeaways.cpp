@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "assay/base/format.h"
 
@@ -312,8 +314,12 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
   std::vector<int> needed;
   std::map<Scenario, double> seconds;  // that a process of each sweep takes
   int most_now = 0;
+  std::set<std::tuple<Scenario, std::string, std::set<std::string>>> pairs;
   for (const auto* list : {&results.comparisons, &results.other_comparisons})
     for (const Comparison& c : *list) {
+      // What a study compares with its baseline may be compared with the best again.
+      const bool is_new = pairs.emplace(c.scenario, c.metric, std::set{c.subject, c.baseline}).second;
+      if (!is_new && list == &results.other_comparisons) continue;
       ++more.comparisons;
       if (c.metric != "perplexity") {
         seconds[c.scenario] = std::max(seconds[c.scenario], c.seconds_each);

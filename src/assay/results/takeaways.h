@@ -72,7 +72,8 @@ struct BatchingTakeaway {
   std::optional<Comparison> against_smallest = {};  // where it is shown to be faster
 };
 
-// How many comparisons of a run are undecided, and how many processes would probably decide them.
+// How many comparisons of a run are undecided, and how many processes would probably decide them. A pair of
+// rows counts once, where the best of them is compared with the others too.
 struct MoreProcesses {
   static constexpr int kMaxTimes = 10;  // nobody waits for more times as many
   int undecided = 0, comparisons = 0, undecided_of_text = 0;
