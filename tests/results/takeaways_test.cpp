@@ -127,7 +127,17 @@ TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
   EXPECT_EQ(takeaway(results, "Latency"), "");
 }
 
-TEST(Takeaways, TheLeastLossIsTiedWhereIntervalsMeet) {
+TEST(Takeaways, AnyConfigurationMayLoseLeast) {
+  ResultSet results = planted();
+  results.comparisons[3] = quality("bfloat16", 1.12, 0.02, Verdict::higher);
+  results.comparisons[5] = quality("nf4", 0.97, 0.005, Verdict::lower);
+  EXPECT_EQ(
+      takeaway(results, "Quality"),
+      "Quality against float32: nf4 (perplexity ratio 0.970 [0.965, 0.975], lower than the baseline) loses "
+      "least; bfloat16 (perplexity ratio 1.120 [1.100, 1.140]) loses most.");
+}
+
+TEST(Takeaways, TheLeastLossIsUndecidedWhereIntervalsMeet) {
   ResultSet results = planted();
   results.comparisons[3] = quality("bfloat16", 1.0, 0.02, Verdict::cannot_tell);
   EXPECT_EQ(takeaway(results, "Quality"),
