@@ -92,7 +92,7 @@ std::string nearest_sentence(const LimitedChoice& choice) {
     const LimitKind& kind = kind_of(excess.limit);
     parts.push_back(fmt::format("its {} {} {} (limit: {} {})", kind.text, kind.unit == "B" ? "is" : "may be",
                                 shown(kind, excess.value), kind.is_minimum ? "at least" : "at most",
-                                shown(kind, excess.limit.bound)));
+                                shown_bound(excess.limit)));
   }
   return fmt::format("The nearest is {}: {}.", choice.nearest, fmt::join(parts, ", and "));
 }
