@@ -15,6 +15,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
 #include "assay/cli/other_model.h"
+#include "assay/cli/output_folder.h"
 #include "assay/harness/case_json.h"
 #include "assay/harness/journal.h"
 #include "assay/harness/predict.h"
@@ -215,8 +216,7 @@ void Measuring::begin() {
   ensure_writable_folder(flags_.folder);
   lock_ = std::make_unique<FolderLock>(flags_.folder);
   const std::filesystem::path folder(flags_.folder);
-  if (!flags_.resumes && !flags_.output.is_quiet && std::filesystem::exists(folder / "results.json"))
-    note(fmt::format("{}: this run replaces the results of an earlier one", flags_.folder));
+  if (!flags_.resumes) keep_earlier_run(folder, flags_.output.is_quiet);
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
                                        sha256_hex(identity + identity_of_flags() + ASSAY_VERSION),
                                        flags_.resumes, Clock::now, begin_);
