@@ -222,7 +222,7 @@ void Measuring::begin() {
                                        flags_.resumes, Clock::now, begin_);
   experiment_->get().sweep.journal = journal_.get();
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  journal_->append("begun", "run", now.count());  // for who watches
+  journal_->append("begun", "run", now.count());  // for `assay run --watch`
   if (flags_.resumes)
     for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
   write_file_atomically(folder / "config.json", config_);

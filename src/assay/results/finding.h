@@ -25,7 +25,7 @@ struct NoiseFinding {
   }
 };
 
-// Where the text of a configuration leaves the baseline's.
+// Where the text of a configuration diverges from the baseline's.
 struct TextDivergence {
   static constexpr std::string_view kKind = "text_divergence";
   struct Prompt {
