@@ -143,7 +143,8 @@ TEST_F(BosTest, RefusesWhatDoesNotGoTogether) {
   EXPECT_THROW(scored("llama", text_, {.protocol = Protocol::lm_eval, .bos = BosRule::each}), FieldError);
 }
 
-// llama.cpp's tool takes a special token that is spelled in the text for text; BOS stands before it all the same.
+// llama.cpp's tool takes a special token that is spelled in the text for text; BOS stands before it all the
+// same.
 TEST_F(BosTest, SpecialTokensInTheTextAreTextToLlamaCpp) {
   const std::string text = text_ + "</s><s>" + text_ + text_;
   for (const char* model : {"gpt2", "llama"}) {

@@ -173,7 +173,7 @@ fs::path locate_model(const std::string& candidate, const fs::path& data_folder)
   std::vector<std::string> places;
   for (const fs::path& cache : hub_caches()) places.push_back(cache.string());
   throw NoSuchModel("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate,
-              fmt::join(places, " or "));
+                    fmt::join(places, " or "));
 }
 
 }  // namespace assay

@@ -24,8 +24,8 @@ struct TextToScore {
 // or BOS before the text, by which llama.cpp also replaces each later window's first token.
 BosRule usual_bos_rule(const Tokenizer& tokenizer, Protocol protocol);
 
-// The ids of a text alone, as a protocol tokenizes it: llama.cpp's tool takes special tokens that are spelled in
-// the text for text, the others for tokens.
+// The ids of a text alone, as a protocol tokenizes it: llama.cpp's tool takes special tokens that are spelled
+// in the text for text, the others for tokens.
 std::vector<TokenId> protocol_ids(const Tokenizer& tokenizer, Protocol protocol, std::string_view text);
 
 // Tokenizes a text by the rule of the options. The special tokens that the tokenizer puts after a text stand
