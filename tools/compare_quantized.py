@@ -17,27 +17,13 @@ from pathlib import Path
 import bitsandbytes.nn.modules
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from check_quantized_folders import write_theirs
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 ASSAY = Path(os.environ.get("ASSAY", Path(__file__).resolve().parent.parent / "build/release/assay"))
 PRECISIONS = ("nf4", "fp4", "nf4-dq", "fp4-dq", "llm-int8")
 IDS = list(range(1, 8))
-
-
-def save_theirs(model, precision, out):
-    if precision == "llm-int8":
-        config = BitsAndBytesConfig(load_in_8bit=True)
-    else:
-        config = BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type=precision[:3],
-            bnb_4bit_use_double_quant=precision.endswith("dq"),
-        )
-    loaded = AutoModelForCausalLM.from_pretrained(
-        model, quantization_config=config, device_map="cpu", dtype=torch.float32
-    )
-    loaded.save_pretrained(out)
 
 
 def their_logits(folder):
@@ -59,7 +45,7 @@ def compare(model, precision, work):
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    save_theirs(model, precision, theirs)
+    write_theirs(model, precision, theirs)
     same_file = (ours / "model.safetensors").read_bytes() == (theirs / "model.safetensors").read_bytes()
     a, b = their_logits(ours), their_logits(theirs)
     c, d = our_logits(ours, work / "c.npy"), our_logits(theirs, work / "d.npy")

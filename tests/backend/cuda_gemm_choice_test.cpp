@@ -13,6 +13,7 @@
 #include "assay/session/load.h"
 #include "cuda_emulation/emulated_runtime.h"
 #include "support/fixtures.h"
+#include "support/prompt_batch.h"
 
 namespace assay {
 namespace {
@@ -41,17 +42,7 @@ struct GpuOfChoice {
     const auto cache = program.make_cache();
     constexpr std::int64_t kSequences = 4, kLength = 44;
     cache->reserve(kSequences * ((kLength + kKvBlock - 1) / kKvBlock));
-    Batch batch;
-    std::vector<std::int64_t> rows;
-    for (std::int64_t i = 0; i < kSequences; ++i) {
-      batch.sequences.push_back(
-          {.sequence = cache->add_sequence(), .first_row = i * kLength, .rows = kLength});
-      for (std::int64_t j = 0; j < kLength; ++j) {
-        rows.push_back(static_cast<std::int64_t>(rows.size()));
-        batch.ids.push_back(static_cast<TokenId>((5 * i + 3 * j + 1) % program.plan().vocab));
-        batch.positions.push_back(static_cast<std::int32_t>(j));
-      }
-    }
+    const auto [batch, rows] = test::prompt_batch(*cache, kSequences, kLength, program.plan().vocab);
     program.run(batch, *cache);
     std::vector<float> logits(rows.size() * static_cast<std::size_t>(program.plan().vocab));
     program.head(rows, LogitsSink{logits});

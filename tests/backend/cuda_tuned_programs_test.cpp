@@ -11,6 +11,7 @@
 #include "assay/model/model.h"
 #include "assay/session/load.h"
 #include "support/fixtures.h"
+#include "support/prompt_batch.h"
 #include "support/temporary_folder.h"
 #include "support/watched_runtime.h"
 
@@ -77,17 +78,7 @@ class CudaTunedPrograms : public testing::Test {
     Program& program = loaded.model->program();
     const auto cache = program.make_cache();
     constexpr std::int64_t kLength = 40;
-    Batch batch;
-    std::vector<std::int64_t> rows;
-    for (std::int64_t i = 0; i < sequences; ++i) {
-      batch.sequences.push_back(
-          {.sequence = cache->add_sequence(), .first_row = i * kLength, .rows = kLength});
-      for (std::int64_t j = 0; j < kLength; ++j) {
-        rows.push_back(static_cast<std::int64_t>(rows.size()));
-        batch.ids.push_back(static_cast<TokenId>((5 * i + 3 * j + 1) % program.plan().vocab));
-        batch.positions.push_back(static_cast<std::int32_t>(j));
-      }
-    }
+    const auto [batch, rows] = test::prompt_batch(*cache, sequences, kLength, program.plan().vocab);
     std::vector<float> all;
     const auto run = [&](const Batch& one, std::span<const std::int64_t> of) {
       program.run(one, *cache);

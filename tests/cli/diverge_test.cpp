@@ -45,9 +45,9 @@ TEST(CliDiverge, TellsNf4FromFp4OnTheDemo) {
 TEST(CliDiverge, PrintsATableAndSentences) {
   const ProgramResult result = run_program({"diverge", "demo", "nf4", "bfloat16", "--worst", "1"});
   expect_success(result);
-  for (const char* words :
-       {"KL (nats)", "bfloat16 is not distinguishable from the noise floor",
-        "bfloat16 diverges less than nf4", "nf4: greedy generation leaves the baseline's after ", "nf4: KL "})
+  for (const char* words : {"KL (nats)", "bfloat16 is not distinguishable from the noise floor",
+                            "bfloat16 diverges less than nf4",
+                            "nf4: greedy generation diverges from the baseline's text after ", "nf4: KL "})
     EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
   EXPECT_NE(result.err.find("tokens scored"), std::string::npos) << result.err;
   const ProgramResult three = run_program({"diverge", "demo", "nf4", "fp4", "int8", "--worst", "0"});
@@ -169,7 +169,7 @@ TEST(CliDiverge, ScoresASampleThatTheBaselineWrites) {
 TEST(CliDiverge, RefusesWhatItCannotCompare) {
   expect_failure(run_program({"diverge", "demo"}), 2, {"CANDIDATE"});
   expect_failure(run_program({"diverge", "demo", "nf4", "nf4"}), 2, {"CANDIDATE", "'nf4'"});
-  expect_failure(run_program({"diverge", "demo", "nf5"}), 1, {"nf5"});
+  expect_failure(run_program({"diverge", "demo", "nf5"}), 2, {"nf5"});
   expect_failure(run_program({"diverge", "demo", "nf4", "--text", "/absent.txt"}), 1, {"/absent.txt"});
   expect_failure(run_program({"diverge", "demo", "nf4", "--context", "1"}), 1, {"context", "expected 2 to"});
   expect_failure(run_program({"diverge", "demo", "nf4", "--ids"}), 2, {"--ids", "--text"});

@@ -410,19 +410,15 @@ class CliCompare : public testing::Test {
 
 TEST_F(CliCompare, FindsWhatIsSlowerAndFailsOnIt) {
   const std::string a = folder_ / "a/results.json";
+  Json later = sound_;
+  later["created"] = "2026-12-01T00:00:00Z";
+  const std::string b = changed("later.json", later);
   const ProgramResult same =
-      run_program({"compare", a, a, "--margin", "500", "--fail-on", "slower:3%", "--json"});
+      run_program({"compare", a, b, "--margin", "500", "--fail-on", "slower:3%", "--json"});
   expect_success(same);
   const Json same_rows = Json::parse(same.out)["rows"];
   EXPECT_GE(same_rows.size(), 6U);
   for (const Json& row : same_rows) EXPECT_EQ(row["verdict"], "no difference") << row;
-  // One process is one sample.
-  const std::string one = folder_ / "one";
-  expect_success(run_program(
-      {"sweep", "lengths", kModel, "--lengths", "4", "-n", "4", "--processes", "1", "-r", "3", "-o", one}));
-  expect_failure(run_program({"compare", one + "/results.json", one + "/results.json", "--fail-on",
-                              "latency:3%", "--json"}),
-                 1, {"one process", "--processes 5"});
   const std::string slow = changed("slow.json", scaled(20));
   const ProgramResult result = run_program({"compare", a, slow, "--fail-on", "slower:3%", "--json"});
   EXPECT_EQ(result.exit_code, 4) << result.err;

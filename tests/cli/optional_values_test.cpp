@@ -27,7 +27,7 @@ TEST(CliOptionalValues, SampleTakesANumberBehindIt) {
   expect_failure(run_program({"diverge", kModel, "nf4", "--sample", "1"}), 2, {"--sample", "found '1'"});
   expect_failure(run_program({"perplexity", kModel, "--sample", "2.5"}), 2, {"--sample", "found '2.5'"});
   // Behind "--" a number is a name.
-  expect_failure(run_program({"diverge", kModel, "--", "20"}), 1, {"20: no such folder"});
+  expect_failure(run_program({"diverge", kModel, "--", "20"}), 2, {"20: no such folder"});
 }
 
 // A file behind the flag is the text, and the flag means its usual value.

@@ -257,7 +257,7 @@ TEST_F(CliWith, RefusesAModelTwiceAndOneThatIsNotThere) {
     };
     SCOPED_TRACE(command.front());
     expect_failure(with(kModel), 2, {"--with", "not given yet", kModel});
-    expect_failure(with(folder_ / "absent"), 1, {folder_ / "absent"});
+    expect_failure(with(folder_ / "absent"), 2, {"--with", folder_ / "absent", "no such folder"});
   }
   expect_failure(run_program({"sweep", "lengths", kModel, "--with", other_}), 2, {"--with"});
 }

@@ -41,6 +41,18 @@ class JournalFile : public testing::Test {
   const std::filesystem::path file_ = folder_ / "journal.jsonl";
 };
 
+// Configurations stand in keys by the names of the version that wrote them.
+TEST_F(JournalFile, IsReadByTheNamesOfNow) {
+  const std::string of_old = "s | tradeoff | nf4, dtype bfloat16, lm_head int8 | precision=\"nf4\"",
+                    of_now = "s | tradeoff | nf4+head:int8, dtype bfloat16 | precision=\"nf4\"";
+  test::write_file(file_, std::string(kHead) +
+                              OrderedJson{{"kind", "sample"}, {"key", of_old}, {"data", "x"}}.dump() + "\n" +
+                              OrderedJson{{"kind", "sample"}, {"key", of_now}, {"data", "y"}}.dump() + "\n");
+  const Journal journal(file_, "p", true);
+  EXPECT_EQ(entries(journal, "sample", of_now.c_str()), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(entries(journal, "sample", of_old.c_str()), std::vector<std::string>{"x"});
+}
+
 TEST_F(JournalFile, HoldsALineForEachEntry) {
   Journal journal(file_, "p", false, clock());
   EXPECT_EQ(test::read_file(file_), kHead);

@@ -85,8 +85,8 @@ TEST(RowRoofline, LeavesOutWhatIsNotKnown) {
   EXPECT_DOUBLE_EQ(value_in(small, "roofline_gflops"), 0.5);
 }
 
-TEST(RowRoofline, IsDoubtedWhereTheIntervalIsAboveIt) {
-  const auto doubt = [](double roofline_s, double wide) {
+TEST(RowRoofline, IsWarnedOfWhereTheIntervalIsAboveIt) {
+  const auto warning_of = [](double roofline_s, double wide) {
     return warning_in(row_of(nine_runs([&](Sample& s, int i) {
                                s.roofline_s = roofline_s;
                                s.total_latency_s = std::exp(wide * (i / 3 - 1));
@@ -94,11 +94,11 @@ TEST(RowRoofline, IsDoubtedWhereTheIntervalIsAboveIt) {
                              {}),
                       WarningKind::roofline_disturbed);
   };
-  EXPECT_EQ(doubt(1.0299, 0), "");
-  EXPECT_EQ(doubt(1.05, 0), "the measurement reached at least 105 % of the roofline");
+  EXPECT_EQ(warning_of(1.0299, 0), "");
+  EXPECT_EQ(warning_of(1.05, 0), "the measurement reached at least 105 % of the roofline");
   // Half an interval of 4.302653 * 0.01 / sqrt(3) = 2.5 %: 1.05 is within what 103 % allow.
-  EXPECT_EQ(doubt(1.05, 0.01), "");
-  EXPECT_EQ(doubt(1.1, 0.01), "the measurement reached at least 107 % of the roofline");
+  EXPECT_EQ(warning_of(1.05, 0.01), "");
+  EXPECT_EQ(warning_of(1.1, 0.01), "the measurement reached at least 107 % of the roofline");
 }
 
 TEST(RowRoofline, NamesTheLargestGap) {

@@ -223,7 +223,7 @@ TEST(CaseJson, EveryFieldHasItsPlace) {
   EXPECT_EQ(back.key(), "padding | a label | " + spec.configuration.key());
 }
 
-// A case without them is written as ever, so that earlier builds and journals know it.
+// A case without them is written without a key for them, so that earlier builds and journals know it.
 TEST(CaseJson, RandomPromptsAreThereWhereTheyAre) {
   Case spec;
   EXPECT_FALSE(to_json(spec).contains("random_prompts"));

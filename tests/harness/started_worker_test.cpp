@@ -16,6 +16,7 @@
 #include "cuda_emulation/emulated_runtime.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
+#include "support/worker_loss.h"
 
 namespace assay {
 namespace {
@@ -49,20 +50,6 @@ class StartedWorkers : public testing::Test {
     while (!std::filesystem::exists(folder_ / name))
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  // Cause and text of the loss that an action ends in.
-  static std::pair<int, std::string> loss(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const WorkerLost& lost) {
-      return {static_cast<int>(lost.cause()), lost.what()};
-    } catch (const Error& error) {
-      return {-1, error.what()};
-    }
-    return {-2, ""};
-  }
-  using Loss = std::pair<int, std::string>;
-  static constexpr int kCrashed = static_cast<int>(WorkerLost::Cause::crashed),
-                       kStopped = static_cast<int>(WorkerLost::Cause::stopped);
   const test::TemporaryFolder folder_;
   WorkerOptions options_;
 };
@@ -95,8 +82,8 @@ TEST_F(StartedWorkers, ThatDieFailAlone) {
   for (int i = 0; i < 3; ++i) configurations[static_cast<std::size_t>(i)].threads = i + 1;
   sessions.load(configurations);
   EXPECT_TRUE(sessions.is_live(configurations[0]));
-  EXPECT_EQ(loss([&] { sessions.of(configurations[1]); }),
-            Loss(-1, "while loading, the worker exited with 3"));
+  EXPECT_EQ(test::loss_of([&] { sessions.of(configurations[1]); }),
+            test::Loss(-1, "while loading, the worker exited with 3"));
   EXPECT_EQ(sessions.of(configurations[2]).facts().kernels, "of worker 3");
 }
 
@@ -139,7 +126,8 @@ TEST_F(StartedWorkers, ThatDieWhilePreparingSayHow) {
   const auto started = start("read line; exit 3");
   started->begin_prepare();
   started->wait_prepared();
-  EXPECT_EQ(loss([&] { started->finish(); }), Loss(kCrashed, "the worker exited with 3"));
+  EXPECT_EQ(test::loss_of([&] { started->finish(); }),
+            test::Loss(test::kCrashed, "the worker exited with 3"));
 }
 
 // The time limit is for the worker, not for whoever asks it late.
@@ -165,7 +153,7 @@ TEST_F(StartedWorkers, EndWhenTheyAreStoppedOrNotWanted) {
   wait_for("ready2");
   EXPECT_TRUE(is_alive(1) && is_alive(2));
   is_stopped = true;
-  EXPECT_EQ(loss([&] { first->finish(); }), Loss(kStopped, "interrupted"));
+  EXPECT_EQ(test::loss_of([&] { first->finish(); }), test::Loss(test::kStopped, "interrupted"));
   EXPECT_FALSE(is_alive(1));
   second->begin_end();
   second.reset();

@@ -15,6 +15,7 @@
 #include "assay/results/results_json.h"
 #include "support/fixtures.h"
 #include "support/temporary_folder.h"
+#include "support/worker_loss.h"
 
 namespace assay {
 namespace {
@@ -51,21 +52,6 @@ class SpokenWorker : public testing::Test {
     known.kernels = kernels;
     return {{"ok", true}, {"facts", to_json(known)}};
   }
-  // Cause and text of the loss that an action ends in.
-  static std::pair<int, std::string> loss(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const WorkerLost& lost) {
-      return {static_cast<int>(lost.cause()), lost.what()};
-    } catch (const Error& error) {
-      return {-1, error.what()};
-    }
-    return {-2, ""};
-  }
-  using Loss = std::pair<int, std::string>;
-  static constexpr int kCrashed = static_cast<int>(WorkerLost::Cause::crashed),
-                       kTimedOut = static_cast<int>(WorkerLost::Cause::timed_out),
-                       kStopped = static_cast<int>(WorkerLost::Cause::stopped);
   const test::TemporaryFolder folder_;
   WorkerOptions options_;
 };
@@ -157,34 +143,34 @@ TEST_F(SpokenWorker, RunsWhatItIsGiven) {
 
 TEST_F(SpokenWorker, WhatItCannotDoIsAnErrorAndItLivesOn) {
   const auto session = worker({facts("k"), {{"ok", false}, {"error", "no such file"}}, facts("later")});
-  EXPECT_EQ(loss([&] { session->facts(); }), Loss(-1, "no such file"));
+  EXPECT_EQ(test::loss_of([&] { session->facts(); }), test::Loss(-1, "no such file"));
   EXPECT_EQ(session->facts().kernels, "later");
 }
 
 TEST_F(SpokenWorker, ThatEndsIsLostForGood) {
   const auto session = worker({facts("k")});
-  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker exited with 7"));
-  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker is gone"));
-  EXPECT_EQ(loss([&] { worker({}); }), Loss(kCrashed, "the worker exited with 7"));
+  EXPECT_EQ(test::loss_of([&] { session->facts(); }), test::Loss(test::kCrashed, "the worker exited with 7"));
+  EXPECT_EQ(test::loss_of([&] { session->facts(); }), test::Loss(test::kCrashed, "the worker is gone"));
+  EXPECT_EQ(test::loss_of([&] { worker({}); }), test::Loss(test::kCrashed, "the worker exited with 7"));
 }
 
 TEST_F(SpokenWorker, ThatSaysNothingUnderstandableIsLost) {
   const auto session = worker_of_lines(facts("k").dump() + "\n{\"no\":1}\n");
-  const Loss missing = loss([&] { session->facts(); });
-  EXPECT_EQ(missing.first, kCrashed);
+  const test::Loss missing = test::loss_of([&] { session->facts(); });
+  EXPECT_EQ(missing.first, test::kCrashed);
   EXPECT_EQ(missing.second.rfind("cannot parse the worker's answer: ", 0), 0U) << missing.second;
-  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker is gone"));
-  EXPECT_EQ(loss([&] { worker_of_lines("what?\n"); }).first, kCrashed);
+  EXPECT_EQ(test::loss_of([&] { session->facts(); }), test::Loss(test::kCrashed, "the worker is gone"));
+  EXPECT_EQ(test::loss_of([&] { worker_of_lines("what?\n"); }).first, test::kCrashed);
 }
 
 // An answer of the right form without what was asked for, such as one of another version.
 TEST_F(SpokenWorker, ThatLeavesOutWhatWasAskedForIsLost) {
   const auto session =
       worker({facts("k"), {{"ok", true}, {"sample", {{"total_latency_s", 1}}}}, facts("later")});
-  const Loss missing = loss([&] { session->run(Case{}); });
-  EXPECT_EQ(missing.first, kCrashed);
+  const test::Loss missing = test::loss_of([&] { session->run(Case{}); });
+  EXPECT_EQ(missing.first, test::kCrashed);
   EXPECT_EQ(missing.second.rfind("cannot parse the worker's answer: sample", 0), 0U) << missing.second;
-  EXPECT_EQ(loss([&] { session->facts(); }), Loss(kCrashed, "the worker is gone"));
+  EXPECT_EQ(test::loss_of([&] { session->facts(); }), test::Loss(test::kCrashed, "the worker is gone"));
 }
 
 // The key is in each request; without one there is none in the JSON, which earlier builds would refuse.
@@ -204,19 +190,20 @@ TEST_F(SpokenWorker, OfSeveralModelsIsToldWhich) {
   EXPECT_EQ(all[1]["candidates"].dump(), R"(["n"])");
   EXPECT_EQ(all[2].dump(), R"({"op":"facts","key":"b"})");
   // The process is lost to both.
-  EXPECT_EQ(loss([&] { sessions[0]->facts(); }), Loss(kCrashed, "the worker exited with 7"));
-  EXPECT_EQ(loss([&] { sessions[1]->facts(); }), Loss(kCrashed, "the worker is gone"));
+  EXPECT_EQ(test::loss_of([&] { sessions[0]->facts(); }),
+            test::Loss(test::kCrashed, "the worker exited with 7"));
+  EXPECT_EQ(test::loss_of([&] { sessions[1]->facts(); }), test::Loss(test::kCrashed, "the worker is gone"));
 }
 
 TEST_F(SpokenWorker, ThatFailsForGoodSaysWhy) {
   const auto fails = [&](const OrderedJson& is_fatal) {
     const auto session =
         worker({facts("k"), {{"ok", false}, {"error", "it broke"}, {"is_fatal", is_fatal}}, facts("later")});
-    return loss([&] { session->facts(); });
+    return test::loss_of([&] { session->facts(); });
   };
-  EXPECT_EQ(fails(true), Loss(kCrashed, "it broke"));
-  EXPECT_EQ(fails(false), Loss(-1, "it broke"));
-  EXPECT_EQ(fails(nullptr), Loss(-1, "it broke"));
+  EXPECT_EQ(fails(true), test::Loss(test::kCrashed, "it broke"));
+  EXPECT_EQ(fails(false), test::Loss(-1, "it broke"));
+  EXPECT_EQ(fails(nullptr), test::Loss(-1, "it broke"));
 }
 
 TEST_F(SpokenWorker, ThatDoesNotAnswerIsLost) {
@@ -224,11 +211,12 @@ TEST_F(SpokenWorker, ThatDoesNotAnswerIsLost) {
   options_.time_limit = {0.5};
   options_.should_stop = [&] { return is_stopped; };
   const auto slow = worker_of_lines(facts("k").dump() + "\nsleep\n");
-  EXPECT_EQ(loss([&] { slow->facts(); }), Loss(kTimedOut, "timed out: no answer within 0.5 s"));
+  EXPECT_EQ(test::loss_of([&] { slow->facts(); }),
+            test::Loss(test::kTimedOut, "timed out: no answer within 0.5 s"));
   options_.time_limit = {60};
   const auto stopped = worker_of_lines(facts("k").dump() + "\nsleep\n");
   is_stopped = true;
-  EXPECT_EQ(loss([&] { stopped->facts(); }), Loss(kStopped, "interrupted"));
+  EXPECT_EQ(test::loss_of([&] { stopped->facts(); }), test::Loss(test::kStopped, "interrupted"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/results/metric.h"
+#include "support/comparisons.h"
 
 namespace assay::report {
 namespace {
@@ -101,17 +102,6 @@ TEST(ResultTables, LabelsHaveTheirLimit) {
   EXPECT_EQ(table.rows[1][0], std::string(120, 'b') + "...");
 }
 
-Comparison verdict_on(const std::string& subject, const std::string& baseline, double ratio, Verdict verdict,
-                      const std::string& metric = "total_latency_s") {
-  Comparison c;
-  c.subject = subject;
-  c.baseline = baseline;
-  c.metric = metric;
-  c.ratio = ratio;
-  c.verdict = verdict;
-  return c;
-}
-
 TEST(ResultTables, VerdictsStandBesideTheLatency) {
   ResultSet results;
   for (const char* label : {"a", "b", "c"}) {
@@ -122,9 +112,9 @@ TEST(ResultTables, VerdictsStandBesideTheLatency) {
   }
   EXPECT_EQ(scenario_table(results, Scenario::threads).head, (Line{"Threads", "Latency (ms)", "Tokens/s"}));
   const std::string fourteen(14, 'x');
-  results.comparisons = {verdict_on("b", "y", 3, Verdict::higher, "tokens_per_sec"),
-                         verdict_on("b", fourteen, 0.41234, Verdict::lower),
-                         verdict_on("c", fourteen, 2, Verdict::cannot_tell)};
+  results.comparisons = {test::comparison_of("b", "y", 3, Verdict::higher, {.metric = "tokens_per_sec"}),
+                         test::comparison_of("b", fourteen, 0.41234, Verdict::lower),
+                         test::comparison_of("c", fourteen, 2, Verdict::cannot_tell)};
   Table table = scenario_table(results, Scenario::threads);
   EXPECT_EQ(table.head, (Line{"Threads", "Latency (ms)", "vs. " + fourteen, "Tokens/s"}));
   EXPECT_EQ(table.rank, (std::vector<int>{0, 1, 2, 2}));

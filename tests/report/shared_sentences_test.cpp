@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/report/prose/prose.h"
+#include "support/comparisons.h"
 
 namespace assay::report {
 namespace {
@@ -11,15 +12,8 @@ using Sentences = std::vector<std::string>;
 
 Comparison of_row(const std::string& subject, double ratio, Verdict verdict,
                   const std::string& metric = "total_latency_s", const std::string& baseline = "float32") {
-  Comparison c;
-  c.subject = subject;
-  c.baseline = baseline;
-  c.metric = metric;
-  c.ratio = ratio;
-  c.verdict = verdict;
-  c.margin = 0.02;
-  c.processes = 9;
-  return c;
+  return test::comparison_of(subject, baseline, ratio, verdict,
+                             {.metric = metric, .margin = 0.02, .processes = 9});
 }
 
 TEST(VerdictCell, TellsTheIntervalAsFarAsItIsAsked) {

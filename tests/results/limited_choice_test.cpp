@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "assay/base/error.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/choice_json.h"
 
@@ -97,6 +98,32 @@ TEST(Limits, RefuseWhatTheyCannotMean) {
   }
 }
 
+// In a unit in which the bound is exact: what was typed, or a shorter text of the same bound.
+TEST(LimitedChoice, RepeatsEveryBoundExactly) {
+  for (const char* text : {"memory=3600KiB", "memory=700MB", "memory=3686401B", "memory=1.5GiB",
+                           "weights=123456789B", "latency=1.5s", "latency=1234.5678ms", "ttft=0.5ms",
+                           "token=8.125ms", "token=2s", "tokens-per-s=12.34567", "ppl-ratio=1.00001",
+                           "kl=0.0123456789", "agreement=99.999%", "accuracy=0.5%"}) {
+    EXPECT_EQ(text_of(limits_from_text(text)), text);
+    EXPECT_EQ(limits_from_text(text_of(limits_from_text(text))), limits_from_text(text)) << text;
+  }
+  const std::pair<const char*, const char*> shorter[] = {{"memory=2048MiB", "memory=2GiB"},
+                                                         {"latency=0.2s", "latency=200ms"},
+                                                         {"agreement=0.97", "agreement=97%"}};
+  for (const auto& [given, text] : shorter) EXPECT_EQ(text_of(limits_from_text(given)), text);
+  EXPECT_EQ(shown_bound({"memory", 3600 * 1024}), "3600 KiB");
+  EXPECT_EQ(shown_bound({"kl", 0.02}), "0.02");
+  // What no unit has exactly is read back all the same.
+  for (const double bound : {1.0 / 3, 1e-7, 12345.678901234567}) {
+    const Limits limits{Goal::fastest, {{"latency", bound}, {"kl", bound}}};
+    EXPECT_EQ(limits_from_text(text_of(limits)), limits) << text_of(limits);
+  }
+  ResultSet results = limited_results();
+  EXPECT_NE(report::sentences_of(chosen(results, "memory=1000KiB"))[0].find("within memory=1000KiB."),
+            std::string::npos)
+      << report::sentences_of(chosen(results, "memory=1000KiB"))[0];
+}
+
 TEST(LimitedChoice, TakesTheFastestThatKeepsEveryLimit) {
   const LimitedChoice free = chosen(limited_results(), "memory=1GiB");
   EXPECT_EQ(free.best, std::vector<std::string>{"int8"});
@@ -129,6 +156,18 @@ TEST(LimitedChoice, NamesAllThatTheTestsDoNotTellApart) {
   EXPECT_EQ(tied.best, (std::vector<std::string>{"int8", "nf4"}));
   EXPECT_TRUE(tied.is_tested);
   EXPECT_EQ(tied.runner_up, "bfloat16");
+  EXPECT_TRUE(tied.tied.empty()) << "nobody has shown that the two are equal";
+  EXPECT_NE(report::sentences_of(tied).front().find("best figure, but it is undecided against nf4 ("),
+            std::string::npos)
+      << report::sentences_of(tied).front();
+  results.rows[3] = limited_row("nf4", 80, 0.3006);  // within the margin of 2 %
+  const LimitedChoice equal = chosen(results, "memory=1GiB");
+  EXPECT_EQ(equal.best, (std::vector<std::string>{"int8", "nf4"}));
+  EXPECT_EQ(equal.tied, std::vector<std::string>{"nf4"});
+  EXPECT_EQ(to_json(equal)["tied"], equal.tied);
+  EXPECT_NE(report::sentences_of(equal).front().find("it is tied with nf4 for the fastest ("),
+            std::string::npos)
+      << report::sentences_of(equal).front();
   for (Row& row : results.rows) row.places.clear();  // nothing to test
   const LimitedChoice untested = chosen(results, "memory=1GiB");
   EXPECT_EQ(untested.best.size(), 4U);

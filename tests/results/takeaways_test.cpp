@@ -1,6 +1,7 @@
 // Takeaways follow from rows by rule: planted results give known sentences, and none where a rule has no
 // rows.
 #include "assay/results/takeaways.h"
+#include "support/comparisons.h"
 #include "support/prose.h"
 
 #include <gtest/gtest.h>
@@ -24,16 +25,13 @@ Row tradeoff_row(const std::string& label, double megabytes, double latency) {
 
 Comparison compared(Scenario scenario, const std::string& subject, const std::string& baseline,
                     const std::string& metric, double ratio, double half, Verdict verdict) {
-  Comparison c;
-  c.scenario = scenario;
-  c.subject = subject;
-  c.baseline = baseline;
-  c.metric = metric;
-  c.ratio = ratio;
-  c.interval = statistics::Interval{ratio - half, ratio + half, 0.95};
-  c.verdict = verdict;
-  c.processes = c.pairs = 10;
-  c.margin = 0.02;
+  Comparison c = test::comparison_of(subject, baseline, ratio, verdict,
+                                     {.scenario = scenario,
+                                      .metric = metric,
+                                      .interval = statistics::Interval{ratio - half, ratio + half, 0.95},
+                                      .margin = 0.02,
+                                      .processes = 10});
+  c.pairs = 10;
   if (verdict == Verdict::cannot_tell) c.more_needed = 10;
   return c;
 }
@@ -100,17 +98,20 @@ TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
   ResultSet results = planted();
   results.other_comparisons[0] = latency("nf4", 1.01, 0.05, Verdict::cannot_tell, "int8");
   EXPECT_EQ(takeaway(results, "Latency"),
-            "Latency: int8 and nf4 tie for the fastest. int8 is 3.33x [3.23, 3.45] faster than float32.");
-  // Equality within the margin is a tie too.
+            "Latency: which of int8 and nf4 is the fastest is undecided. int8 is 3.33x [3.23, 3.45] faster "
+            "than float32.");
+  // Equality within the margin is a tie.
   results.other_comparisons[0] = latency("nf4", 1.005, 0.005, Verdict::no_difference, "int8");
   EXPECT_NE(takeaway(results, "Latency").find("int8 and nf4 tie for the fastest."), std::string::npos);
   // So is the baseline, of which nothing is then said; but not where its own comparisons say otherwise.
   results.other_comparisons[2] = latency("float32", 1.01, 0.05, Verdict::cannot_tell, "int8");
-  EXPECT_EQ(takeaway(results, "Latency").find("float32 tie"), std::string::npos);
+  EXPECT_EQ(takeaway(results, "Latency").find("float32 is the fastest"), std::string::npos);
   for (Comparison& c : results.comparisons)
     if (c.metric == "total_latency_s") c.verdict = Verdict::cannot_tell;
-  EXPECT_EQ(takeaway(results, "Latency"),
-            "Latency: int8, nf4 and float32 tie for the fastest. None is shown to be faster than float32.");
+  EXPECT_EQ(
+      takeaway(results, "Latency"),
+      "Latency: which of int8, nf4 and float32 is the fastest is undecided (int8 and nf4 are tied). None "
+      "is shown to be faster than float32.");
   // Reversed: the baseline wins.
   results = planted();
   results.rows.resize(1);
@@ -126,14 +127,25 @@ TEST(Takeaways, TheFastestBeatsTheOthersOrIsTied) {
   EXPECT_EQ(takeaway(results, "Latency"), "");
 }
 
-TEST(Takeaways, TheLeastLossIsTiedWhereIntervalsMeet) {
+TEST(Takeaways, AnyConfigurationMayLoseLeast) {
+  ResultSet results = planted();
+  results.comparisons[3] = quality("bfloat16", 1.12, 0.02, Verdict::higher);
+  results.comparisons[5] = quality("nf4", 0.97, 0.005, Verdict::lower);
+  EXPECT_EQ(
+      takeaway(results, "Quality"),
+      "Quality against float32: nf4 (perplexity ratio 0.970 [0.965, 0.975], lower than the baseline) loses "
+      "least; bfloat16 (perplexity ratio 1.120 [1.100, 1.140]) loses most.");
+}
+
+TEST(Takeaways, TheLeastLossIsUndecidedWhereIntervalsMeet) {
   ResultSet results = planted();
   results.comparisons[3] = quality("bfloat16", 1.0, 0.02, Verdict::cannot_tell);
   EXPECT_EQ(takeaway(results, "Quality"),
-            "Quality against float32: bfloat16 and int8 tie for losing least; "
+            "Quality against float32: which of bfloat16 and int8 loses least is undecided; "
             "nf4 (perplexity ratio 1.120 [1.100, 1.140]) loses most.");
   results.comparisons[4] = quality("int8", 1.11, 0.02, Verdict::higher);
-  EXPECT_NE(takeaway(results, "Quality").find("int8 and nf4 tie for losing most."), std::string::npos);
+  EXPECT_NE(takeaway(results, "Quality").find("which of nf4 and int8 loses most is undecided."),
+            std::string::npos);
   for (std::size_t i = 3; i < 6; ++i) results.comparisons[i].interval.reset();
   EXPECT_EQ(takeaway(results, "Quality"), "");
 }
@@ -248,10 +260,15 @@ TEST(Takeaways, SayWhatBatchesGain) {
             "4.00x [3.85, 4.17] faster than batch 1.");
   Comparison& against_4 = results.other_comparisons[3];
   against_4.verdict = Verdict::cannot_tell;
-  EXPECT_EQ(
+  EXPECT_TRUE(
       takeaway(results, "Batching")
-          .rfind("Batching: batch 8 and batch 4 tie for the highest throughput; batch 8 generates 400", 0),
-      0u);
+          .starts_with("Batching: which of batch 8 and batch 4 has the highest throughput is undecided; "
+                       "batch 8 generates 400"))
+      << takeaway(results, "Batching");
+  against_4.verdict = Verdict::no_difference;
+  EXPECT_TRUE(takeaway(results, "Batching")
+                  .starts_with("Batching: batch 8 and batch 4 tie for the highest throughput; batch 8 "
+                               "generates 400"));
   // Reversed: batches of one are the best, and nothing is faster than they are.
   results = batches();
   results.rows[4] = batch_row("batch 1", 0.1, 10);
@@ -280,10 +297,14 @@ TEST(Takeaways, AServerIsRecommendedByBatchesWithinTheBound) {
   // The batch of the highest throughput keeps its users waiting, and none of the others was tested for best.
   results.rows[6] = batch_row("batch 8", 0.25, 120);
   EXPECT_EQ(recommendation_of(results)->server, "");
-  // Tied.
+  // Another batch that is shown to equal it, and one that is not shown to be slower.
   results = batches();
-  results.other_comparisons[3].verdict = Verdict::cannot_tell;
+  results.other_comparisons[3].verdict = Verdict::no_difference;
   EXPECT_NE(test::recommendation_texts(results)[1].find("choose batch 8 of float32 (tied with batch 4): "),
+            std::string::npos);
+  results.other_comparisons[4].verdict = Verdict::cannot_tell;
+  EXPECT_NE(test::recommendation_texts(results)[1].find(
+                "choose batch 8 of float32 (tied with batch 4, undecided against batch 1): "),
             std::string::npos);
 }
 
@@ -299,13 +320,13 @@ TEST(MoreProcesses, NamesWhatWouldTellTheRest) {
   const auto more = more_processes_of(results);
   ASSERT_TRUE(more);
   EXPECT_EQ(more->undecided, 3);
-  EXPECT_EQ(more->comparisons, 9);
+  EXPECT_EQ(more->comparisons, 8) << "int8 and float32 are compared both ways";
   EXPECT_EQ(more->processes, 18);
   EXPECT_EQ(more->decided, 1);
   EXPECT_EQ(more->seconds, 180);
   EXPECT_EQ(
       sentence_of(*more),
-      "Undecided: 3 of 9 comparisons. 1 comparison of perplexity needs a longer text. 18 processes would "
+      "Undecided: 3 of 8 comparisons. 1 comparison of perplexity needs a longer text. 18 processes would "
       "probably decide 1 of the others, in about 3 min.");
   results.command = "assay tradeoff demo --processes 5 -o out";
   EXPECT_NE(sentence_of(*more_processes_of(results))
@@ -314,7 +335,7 @@ TEST(MoreProcesses, NamesWhatWouldTellTheRest) {
       << sentence_of(*more_processes_of(results));
   results.comparisons[0].more_needed = 500;
   EXPECT_EQ(sentence_of(*more_processes_of(results)),
-            "Undecided: 3 of 9 comparisons. 1 comparison of perplexity needs a longer text. 10 times as many "
+            "Undecided: 3 of 8 comparisons. 1 comparison of perplexity needs a longer text. 10 times as many "
             "processes would not decide the others.");
 }
 

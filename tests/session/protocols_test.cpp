@@ -143,5 +143,33 @@ TEST_F(BosTest, RefusesWhatDoesNotGoTogether) {
   EXPECT_THROW(scored("llama", text_, {.protocol = Protocol::lm_eval, .bos = BosRule::each}), FieldError);
 }
 
+// llama.cpp's tool takes a special token that is spelled in the text for text; BOS stands before it all the
+// same.
+TEST_F(BosTest, SpecialTokensInTheTextAreTextToLlamaCpp) {
+  const std::string text = text_ + "</s><s>" + text_ + text_;
+  for (const char* model : {"gpt2", "llama"}) {
+    SCOPED_TRACE(model);
+    const bool has_bos = std::string(model) == "llama";
+    const LoadedModel loaded =
+        load_model_and_tokenizer({test::fixture(std::string("quality/") + model).string()}, {});
+    const std::vector<TokenId> as_text = loaded.tokenizer->encode_as_text(text),
+                               as_tokens = loaded.tokenizer->encode(text, false);
+    ASSERT_GT(as_text.size(), as_tokens.size());
+    const ScoreOptions llama_cpp{.context = 8, .protocol = Protocol::llama_cpp};
+    const CorpusScore found = scored(model, text, llama_cpp);
+    EXPECT_EQ(found.score.tokens, std::ssize(as_text) + (has_bos ? 1 : 0));
+    ScoreOptions of_ids = llama_cpp;
+    if (has_bos) of_ids.bos = BosRule::replace;
+    EXPECT_EQ(found.score.loss, score_ids(loaded, as_text, of_ids).score.loss);
+    for (const Protocol protocol : {Protocol::hf, Protocol::lm_eval, Protocol::gptq})
+      EXPECT_EQ(scored(model, text, {.context = 8, .protocol = protocol}).score.tokens,
+                std::ssize(as_tokens) + (has_bos ? 1 : 0))
+          << name_of(protocol);
+    // A text that begins with what spells BOS is no second one.
+    EXPECT_EQ(scored(model, "<s>" + text, llama_cpp).score.tokens,
+              std::ssize(loaded.tokenizer->encode_as_text("<s>" + text)) + (has_bos ? 1 : 0));
+  }
+}
+
 }  // namespace
 }  // namespace assay

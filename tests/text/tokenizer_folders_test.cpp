@@ -8,6 +8,7 @@
 
 #include "assay/base/sha256.h"
 #include "assay/text/utf8.h"
+#include "library_digest.h"
 #include "small_tokenizer.h"
 #include "support/paths.h"
 
@@ -24,26 +25,6 @@ const Json& expected_of_folders() {
 const Json& texts_of_folders() {
   static const Json file = read_json_object(kFolderFixtures / "tokenizer_cases.json");
   return file;
-}
-
-void hash_text(Sha256& sha, const Tokenizer& tokenizer, const std::string& text) {
-  static_assert(std::endian::native == std::endian::little);
-  const Ids ids = tokenizer.encode(text);
-  const std::string decoded = replace_malformed_utf8(tokenizer.decode(ids));
-  sha.update(std::as_bytes(std::span(ids)));
-  sha.update(std::as_bytes(std::span(decoded)));
-}
-
-std::string text_of_code_points(const Json& block) {
-  std::string text;
-  for (char32_t c = block.at("first"); c <= block.at("last").get<char32_t>(); ++c) {
-    if (c >= 0xD800 && c < 0xE000) continue;
-    for (const char* before : {"a", "1", " "}) {
-      text += before;
-      append_utf8(text, c);
-    }
-  }
-  return text;
 }
 
 std::string streamed_text(const Tokenizer& tokenizer, const Ids& ids, bool skips) {
@@ -76,7 +57,7 @@ TEST_P(TokenizerFolders, GiveTheIdsAndTextsOfTransformers) {
 TEST_P(TokenizerFolders, GiveTheIdsOfHardTexts) {
   std::map<std::string, Sha256> categories;
   for (const Json& item : texts_of_folders().at("cases"))
-    hash_text(categories[item.at("category")], tokenizer_, text_of(item.at("text")));
+    add_digested(categories[item.at("category")], tokenizer_, text_of(item.at("text")));
   const Json& expected = expected_of_folders().at("cases").at(GetParam());
   EXPECT_EQ(categories.size(), expected.size());
   for (auto& [category, sha] : categories)
@@ -89,7 +70,7 @@ TEST_P(TokenizerFolders, GiveTheIdsOfAllCodePoints) {
   for (const auto& [number, digest] : expected.items()) {
     const Json& block = texts_of_folders().at("sweep").at(std::stoul(number));
     Sha256 sha;
-    hash_text(sha, tokenizer_, text_of_code_points(block));
+    add_digested(sha, tokenizer_, text_of_block(block));
     EXPECT_EQ(sha.hex().substr(0, 8), digest) << "from " << block.at("first");
   }
 }

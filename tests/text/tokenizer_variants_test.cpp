@@ -8,6 +8,7 @@
 
 #include "assay/base/sha256.h"
 #include "assay/text/utf8.h"
+#include "library_digest.h"
 #include "small_tokenizer.h"
 #include "support/paths.h"
 
@@ -26,26 +27,6 @@ const Json& variant_texts() {
   return file;
 }
 
-void add_to(Sha256& sha, const Tokenizer& tokenizer, const std::string& text) {
-  static_assert(std::endian::native == std::endian::little);
-  const Ids ids = tokenizer.encode(text);
-  const std::string decoded = replace_malformed_utf8(tokenizer.decode(ids));
-  sha.update(std::as_bytes(std::span(ids)));
-  sha.update(std::as_bytes(std::span(decoded)));
-}
-
-std::string text_of_block(const Json& block) {
-  std::string text;
-  for (char32_t c = block.at("first"); c <= block.at("last").get<char32_t>(); ++c) {
-    if (c >= 0xD800 && c < 0xE000) continue;
-    for (const char* before : {"a", "1", " "}) {
-      text += before;
-      append_utf8(text, c);
-    }
-  }
-  return text;
-}
-
 void expect_ids_of_the_library(const std::string& name, const Json& variant) {
   SCOPED_TRACE(name);
   const std::string base = variant.at("base");
@@ -55,7 +36,7 @@ void expect_ids_of_the_library(const std::string& name, const Json& variant) {
 
   std::map<std::string, Sha256> categories;
   for (const Json& item : variant_texts().at("cases"))
-    add_to(categories[item.at("category")], tokenizer, text_of(item.at("text")));
+    add_digested(categories[item.at("category")], tokenizer, text_of(item.at("text")));
   EXPECT_EQ(categories.size(), variant.at("cases").size());
   for (auto& [category, sha] : categories)
     EXPECT_EQ(sha.hex().substr(0, 8), variant.at("cases").at(category)) << category;
@@ -63,7 +44,7 @@ void expect_ids_of_the_library(const std::string& name, const Json& variant) {
   for (const auto& [number, digest] : variant.at("sweep").items()) {
     const Json& block = variant_texts().at("sweep").at(std::stoul(number));
     Sha256 sha;
-    add_to(sha, tokenizer, text_of_block(block));
+    add_digested(sha, tokenizer, text_of_block(block));
     EXPECT_EQ(sha.hex().substr(0, 8), digest) << "from " << block.at("first");
   }
 }

@@ -21,6 +21,12 @@ class Error : public std::runtime_error {
   explicit Error(FormatText<std::type_identity_t<Args>...> text, Args&&... args);
 };
 
+// Nothing has the name that a model was given by.
+class NoSuchModel : public Error {
+ public:
+  using Error::Error;
+};
+
 // A device failed in a way that leaves this process unable to use it: every later call would fail too.
 class DeviceFault : public Error {
  public:

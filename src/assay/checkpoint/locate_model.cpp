@@ -169,11 +169,11 @@ fs::path locate_model(const std::string& candidate, const fs::path& data_folder)
   if (at != std::string::npos && fs::is_directory(name) && is_cache_entry(name))
     return snapshot_of(name, revision);
   if (const std::optional<fs::path> cached = cached_model(name, revision)) return *cached;
-  if (cache_folder_name(name).empty()) throw Error("{}: no such folder", candidate);
+  if (cache_folder_name(name).empty()) throw NoSuchModel("{}: no such folder", candidate);
   std::vector<std::string> places;
   for (const fs::path& cache : hub_caches()) places.push_back(cache.string());
-  throw Error("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate,
-              fmt::join(places, " or "));
+  throw NoSuchModel("{}: no such folder, and no entry of that name in the Hugging Face cache {}", candidate,
+                    fmt::join(places, " or "));
 }
 
 }  // namespace assay

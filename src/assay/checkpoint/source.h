@@ -77,7 +77,8 @@ std::filesystem::path locate_shipped_model(const std::filesystem::path& data_fol
 // folder,
 // .../models--org--name. Behind a folder or an entry `:PART` chooses, of several GGUF files, the one that has
 // it in its name (`org/name:Q4_K_M`). `data_folder` is where demo/ is looked for first: a library inside
-// another program, which does not lie beside it, is told so. Throws Error saying where it looked.
+// another program, which does not lie beside it, is told so. Throws NoSuchModel saying where it looked, and
+// Error for what exists and is no model.
 std::filesystem::path locate_model(const std::string& candidate,
                                    const std::filesystem::path& data_folder = {});
 

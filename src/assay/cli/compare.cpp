@@ -1,7 +1,10 @@
 // assay compare: two runs, tested.
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/file.h"
 #include "assay/base/format.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
@@ -40,10 +43,17 @@ report::Section runs_of(const CompareFlags& flags, const ResultSet& a, const Res
   return section;
 }
 
+// The same file, or a copy of it.
+bool are_same_run(const CompareFlags& flags) {
+  const std::filesystem::path a = report::results_file(flags.a), b = report::results_file(flags.b);
+  return std::filesystem::equivalent(a, b) || read_text_file(a) == read_text_file(b);
+}
+
 int compare(const CompareFlags& flags) {
   const std::vector<FailureRule> rules = flags.gate.rules();
   const ResultSet a = report::read_results(flags.a), b = report::read_results(flags.b);
-  const ComparedResults compared = compare_results(a, b, flags.gate.margin());
+  const ComparedResults compared = are_same_run(flags) ? compare_with_itself(a, flags.gate.margin())
+                                                       : compare_results(a, b, flags.gate.margin());
   if (compared.rows.empty() && compared.quality.empty() && compared.failed.empty())
     throw Error("{} and {} have no measured case in common", flags.a, flags.b);
   if (!flags.folder.empty()) {

@@ -14,6 +14,7 @@
 #include "assay/cli/divergence_view.h"
 #include "assay/cli/gate.h"
 #include "assay/cli/options.h"
+#include "assay/cli/other_model.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/compare_results.h"
 #include "assay/session/corpus_beginning.h"
@@ -40,23 +41,13 @@ struct DivergeFlags {
   bool is_ids = false, has_no_floor = false;
 };
 
-// A word is a precision where it names one, else a model.
-bool is_precision(const std::string& word, const RunConfig& common) {
-  try {
-    run_config_from_text(word, common);
-    return true;
-  } catch (const FieldError&) {
-    if (word.rfind("recipe:", 0) == 0) throw;  // what is wrong in the recipe is to be said
-    return false;
-  }
-}
-
 WorkerExperimentOptions options_of(const DivergeFlags& flags) {
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
   for (const std::string& word : flags.candidates)
-    if (!is_precision(word, flags.model.config)) options.other_models.push_back(candidates_of(word));
+    if (!is_precision(word, flags.model.config))
+      options.other_models.push_back(model_or_precision("CANDIDATE", word, flags.model.config));
   options.common = flags.model.config;
   options.baseline = flags.model.precision == kAutoPrecision
                          ? flags.model.config

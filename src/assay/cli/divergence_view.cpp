@@ -159,7 +159,7 @@ std::string greedy_sentences(const MeasuredDivergences& found) {
         greedy.equal_tokens == greedy.new_tokens
             ? fmt::format("{}: greedy generation gives the baseline's {} tokens.\n", label, greedy.new_tokens)
             : fmt::format(
-                  "{}: greedy generation leaves the baseline's after {} of {} tokens, where the "
+                  "{}: greedy generation diverges from the baseline's text after {} of {} tokens, where the "
                   "baseline prefers its token by {:.3g} nats.\n",
                   label, greedy.equal_tokens, greedy.new_tokens, greedy.base_margin);
   }

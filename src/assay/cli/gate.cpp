@@ -62,6 +62,7 @@ void add_rows(const ComparedResults& compared, nlohmann::ordered_json& json) {
   json["only_a"] = compared.only_a;
   json["only_b"] = compared.only_b;
   json["failed"] = compared.failed;
+  json["same_run"] = compared.is_same_run;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "assay/cli/console.h"
 #include "assay/cli/gate.h"
 #include "assay/cli/options.h"
+#include "assay/cli/output_folder.h"
 #include "assay/report/files.h"
 #include "assay/session/perplexity.h"
 #include "assay/studies/interleave.h"
@@ -109,11 +110,11 @@ int interleave(const InterleaveFlags& flags, const std::string& command_line) {
   progress.clear();
   add_facts(both.a, flags.a, version_a, sha256, command_line);
   add_facts(both.b, flags.b, version_b, sha256, command_line);
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  json["a"] = json["b"] = nullptr;
+  nlohmann::ordered_json json{{"a", nullptr}, {"b", nullptr}};
   if (!flags.folder.empty())
     for (const auto& [name, results] : {std::pair("a", &both.a), std::pair("b", &both.b)}) {
       const std::filesystem::path folder = std::filesystem::path(flags.folder) / name;
+      keep_earlier_run(folder, flags.output.is_quiet);
       const report::WrittenReports written = report::write_reports(*results, folder);
       json[name] = (folder / "results.json").string();
       if (!written.note.empty() && !flags.output.is_quiet) note(written.note);

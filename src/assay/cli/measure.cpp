@@ -14,6 +14,8 @@
 #include "assay/checkpoint/source.h"
 #include "assay/cli/commands.h"
 #include "assay/cli/config.h"
+#include "assay/cli/other_model.h"
+#include "assay/cli/output_folder.h"
 #include "assay/harness/case_json.h"
 #include "assay/harness/journal.h"
 #include "assay/harness/predict.h"
@@ -108,7 +110,8 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
   WorkerExperimentOptions options;
   options.program = {own_program(), "worker"};
   options.candidates = candidates_of(flags.model.model);
-  for (const std::string& other : flags.others) options.other_models.push_back(candidates_of(other));
+  for (const std::string& other : flags.others)
+    options.other_models.push_back(other_model(other, flags.model.config));
   options.common = flags.model.config;
   options.baseline = flags.model.configuration();
   // Flags that were not given are 0.
@@ -213,14 +216,13 @@ void Measuring::begin() {
   ensure_writable_folder(flags_.folder);
   lock_ = std::make_unique<FolderLock>(flags_.folder);
   const std::filesystem::path folder(flags_.folder);
-  if (!flags_.resumes && !flags_.output.is_quiet && std::filesystem::exists(folder / "results.json"))
-    note(fmt::format("{}: this run replaces the results of an earlier one", flags_.folder));
+  if (!flags_.resumes) keep_earlier_run(folder, flags_.output.is_quiet);
   journal_ = std::make_unique<Journal>(folder / "journal.jsonl",
                                        sha256_hex(identity + identity_of_flags() + ASSAY_VERSION),
                                        flags_.resumes, Clock::now, begin_);
   experiment_->get().sweep.journal = journal_.get();
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  journal_->append("begun", "run", now.count());  // for who watches
+  journal_->append("begun", "run", now.count());  // for `assay run --watch`
   if (flags_.resumes)
     for (const std::filesystem::path& own : {folder, folder / "plots"}) remove_stale_temporaries(own);
   write_file_atomically(folder / "config.json", config_);

@@ -16,6 +16,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/cli/other_model.h"
 #include "assay/cli/perplexity_view.h"
 #include "assay/model/families/families.h"
 #include "assay/model/model.h"
@@ -23,6 +24,7 @@
 #include "assay/report/render.h"
 #include "assay/results/judge.h"
 #include "assay/results/results_json.h"
+#include "assay/session/bos.h"
 #include "assay/session/corpus_beginning.h"
 #include "assay/session/load_parts.h"
 #include "assay/session/resolve.h"
@@ -75,9 +77,14 @@ ModelFlags flags_for(const PerplexityFlags& flags, const std::string& model) {
 std::vector<TokenId> ids_of_text(const PerplexityFlags& flags, const LoadedModel& loaded) {
   const Newlines newlines = loaded.config.newlines;
   const Tokenizer& tokenizer = *loaded.tokenizer;
-  if (flags.max_tokens == 0) return tokenizer.encode(read_corpus(flags.scored_file(), newlines).text);
-  const CorpusBeginning corpus = read_corpus_beginning(flags.file, newlines, tokenizer, flags.max_tokens);
-  return first_ids(tokenizer, corpus.read.text, flags.max_tokens);
+  const std::string text =
+      flags.max_tokens == 0
+          ? read_corpus(flags.scored_file(), newlines).text
+          : read_corpus_beginning(flags.file, newlines, tokenizer, flags.max_tokens).read.text;
+  std::vector<TokenId> ids = protocol_ids(tokenizer, protocol_from_name(flags.protocol), text);
+  if (flags.max_tokens > 0 && flags.max_tokens < std::ssize(ids))
+    ids.resize(static_cast<std::size_t>(flags.max_tokens));
+  return ids;
 }
 
 ScoredModel score_model(const PerplexityFlags& flags, const std::string& model, std::int64_t context,
@@ -166,6 +173,7 @@ std::int64_t context_of_all(const PerplexityFlags& flags) {
   models.insert(models.begin(), flags.model.model);
   std::set<std::filesystem::path> paths;
   std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  for (const std::string& other : flags.others) other_model(other, flags.model.config);
   for (const std::string& model : models) {
     const auto source = opened(model);
     if (!paths.insert(std::filesystem::canonical(source->path())).second)

@@ -7,6 +7,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
+#include "assay/cli/output_folder.h"
 #include "assay/report/files.h"
 #include "assay/report/formats.h"
 #include "assay/report/render.h"
@@ -69,6 +70,18 @@ void answer_as_json(const ResultSet& results, const report::WrittenReports& writ
   answer_json("report", json);
 }
 
+// Whether results lie in the folder that are not these, written before: a report replaces its own run alone.
+bool holds_other_run(const std::string& folder, const ResultSet& results) {
+  const std::filesystem::path there = report::results_file(folder);
+  if (!std::filesystem::exists(there)) return false;
+  try {
+    const ResultSet held = report::read_results(there);
+    return held.created != results.created || held.model.sha256 != results.model.sha256;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 int report_again(const ReportFlags& flags) {
   const Formatter formatter = formatter_of(flags);
   const std::optional<Limits> limits = limits_of(flags.limits);
@@ -76,6 +89,7 @@ int report_again(const ReportFlags& flags) {
   if (limits) results.limits = limits;
   report::WrittenReports written;
   if (!flags.folder.empty()) {
+    if (holds_other_run(flags.folder, results)) keep_earlier_run(flags.folder, flags.is_json);
     written = report::write_reports(results, flags.folder);
     if (!written.note.empty()) note(written.note);
   }

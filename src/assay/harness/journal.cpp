@@ -11,6 +11,7 @@
 #include "assay/base/error.h"
 #include "assay/base/file.h"
 #include "assay/base/json_bytes.h"
+#include "assay/results/earlier_names.h"
 
 namespace assay {
 
@@ -75,6 +76,9 @@ void Journal::State::read() {
   earlier_s = read_journal(text, file.string(), plan,
                            [&](const std::string& kind, const std::string& key, const OrderedJson& data) {
                              entries[{kind, key}].push_back(data);
+                             // Configurations had other names once, which stand in keys.
+                             if (const std::string now = current_name(key); now != key)
+                               entries[{kind, now}].push_back(data);
                            });
   // What was cut off must not join the next line.
   const std::size_t whole = text.rfind('\n') + 1;

@@ -218,7 +218,7 @@ class SweepRun {
         options_.journal->append("first", journal_key(c),
                                  {{"facts", to_json(c.facts)},
                                   {"first_run", to_json(c.first)},
-                                  {"label", c.spec.label}});  // for who watches
+                                  {"label", c.spec.label}});  // for `assay run --watch`
     }
     if (c.spec.is_measured_once) return;
     constexpr double kLong_s = 1.5, kShort_s = 0.25, kSteady = 0.1;

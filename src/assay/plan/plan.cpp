@@ -16,7 +16,8 @@ std::size_t last_attention(const std::vector<Op>& ops) {
   return ops.size();
 }
 
-// Nothing but queries comes of queries: where some are left out, keys, values and other buffers are as ever.
+// Nothing but queries comes of queries: where some are left out, keys, values and other buffers do not
+// change.
 bool keeps_queries_apart(const Plan& plan, const Op& op, const AttentionOp& attention) {
   const BufferUse use = buffers_of(op);
   if (std::count(use.reads.begin(), use.reads.end(), attention.qkv) == 0) return true;

@@ -28,6 +28,11 @@ class ComparedDocument {
 
   Document build() {
     document_.title = "Comparison of run B with run A";
+    if (compared_.is_same_run) {
+      document_.sections.push_back({"", {}});
+      document_.sections.back().add(Paragraph{"A and B are the same run: nothing can differ between them."});
+      return std::move(document_);
+    }
     for (const ComparedRow& row : compared_.all_cases)
       if (tells_something(row)) add_row(row, "");
     for (const ComparedRow& row : compared_.rows)

@@ -69,17 +69,17 @@ class ConfigurationFigures {
   // Bandwidth times intensity up to the FLOP rate, from `low` to `high`.
   static PlotSeries roof_of(const Row& row, double low, double high) {
     const double bandwidth = number_of(row, "roofline_gb_s"), rate = number_of(row, "roofline_gflops");
-    PlotSeries roof{"roofline of " + one_line(row.label, 20), {{low, bandwidth * low}}};
-    roof.has_marks = false;
+    PlotSeries roofline{"roofline of " + one_line(row.label, 20), {{low, bandwidth * low}}};
+    roofline.has_marks = false;
     if (rate <= 0) {
-      roof.points.push_back({high, bandwidth * high});
-      return roof;
+      roofline.points.push_back({high, bandwidth * high});
+      return roofline;
     }
     const double ridge = rate / bandwidth;
-    if (ridge > low && ridge < high) roof.points.push_back({ridge, rate});
-    roof.points.front().y = std::min(roof.points.front().y, rate);
-    roof.points.push_back({high, std::min(bandwidth * high, rate)});
-    return roof;
+    if (ridge > low && ridge < high) roofline.points.push_back({ridge, rate});
+    roofline.points.front().y = std::min(roofline.points.front().y, rate);
+    roofline.points.push_back({high, std::min(bandwidth * high, rate)});
+    return roofline;
   }
 
   void add_roofline() {

@@ -77,12 +77,16 @@ std::string shown_number(double value, const std::optional<statistics::Interval>
 }
 
 std::string with_interval(double value, const std::optional<statistics::Interval>& interval, int digits) {
-  const Decimals decimals = supported_decimals(value, interval, significant(value, digits));
-  std::string text = shown_as(value, interval, decimals);
-  if (interval)
-    text += fmt::format(" [{}, {}]", shown_as(interval->low, interval, decimals),
-                        shown_as(interval->high, interval, decimals));
+  std::string text = shown_number(value, interval, digits);
+  if (interval) text += " " + shown_interval(value, interval, digits);
   return text;
+}
+
+std::string shown_interval(double value, const std::optional<statistics::Interval>& interval, int digits) {
+  if (!interval) return "";
+  const Decimals decimals = supported_decimals(value, interval, significant(value, digits));
+  return fmt::format("[{}, {}]", shown_as(interval->low, interval, decimals),
+                     shown_as(interval->high, interval, decimals));
 }
 
 bool is_bounded(const Metric& metric, const Value& value) {

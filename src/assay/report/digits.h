@@ -30,6 +30,8 @@ std::string rounded(double value, Decimals decimals);
 // ones.
 std::string shown_number(double value, const std::optional<statistics::Interval>& interval, int digits = 3);
 std::string with_interval(double value, const std::optional<statistics::Interval>& interval, int digits = 3);
+// The interval alone, with the digits that it has beside the value: "[3.41, 3.72]"; empty without one.
+std::string shown_interval(double value, const std::optional<statistics::Interval>& interval, int digits = 3);
 
 // Whether the value's interval tells which of its digits mean anything: not where it is counted, nor where it
 // comes out the same on every run (perplexity).

@@ -22,6 +22,11 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kTable = "plots/table.svg";
+constexpr const char* kEarlier = "earlier";
+// The results come last: as long as they are there, so is a run.
+constexpr const char* kFilesOfARun[] = {"plots",       "report.html",      "report.md",   "tradeoff.csv",
+                                        "samples.csv", "results_wide.csv", "results.csv", "journal.jsonl",
+                                        "config.json", "results.json"};
 
 // Their failure is a note: what was measured is on the disk by then.
 void write_plots(const ResultSet& results, const Document& document, const fs::path& folder,
@@ -77,6 +82,24 @@ WrittenReports write_reports(const ResultSet& results, const fs::path& folder) {
   return written;
 }
 
+fs::path keep_earlier_run(const fs::path& folder) {
+  if (!fs::exists(folder / "results.json")) return {};
+  int number = 1;
+  while (fs::exists(folder / kEarlier / std::to_string(number))) ++number;
+  fs::path kept = folder / kEarlier / std::to_string(number);
+  std::error_code code;
+  fs::create_directories(kept, code);
+  if (code) throw Error("cannot make the folder {}: {}", kept.string(), code.message());
+  for (const char* name : kFilesOfARun) {
+    if (!fs::exists(fs::symlink_status(folder / name))) continue;
+    fs::rename(folder / name, kept / name, code);
+    if (code)
+      throw Error("cannot move {} of an earlier run to {}: {}", (folder / name).string(), kept.string(),
+                  code.message());
+  }
+  return kept;
+}
+
 WrittenReports write_document(const Document& document, const fs::path& folder, const std::string& name) {
   ensure_writable_folder(folder);
   std::vector<FileContent> files;
@@ -90,8 +113,12 @@ WrittenReports write_document(const Document& document, const fs::path& folder, 
   return written;
 }
 
+fs::path results_file(const fs::path& path) {
+  return fs::is_directory(path) ? path / "results.json" : path;
+}
+
 ResultSet read_results(const fs::path& path) {
-  const fs::path file = fs::is_directory(path) ? path / "results.json" : path;
+  const fs::path file = results_file(path);
   return results_from_json(parse_ordered_json(read_text_file(file), file.string()), file.string());
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/report/table.h"
 #include "assay/report/text_layout.h"
@@ -45,9 +46,9 @@ std::optional<Comparison> comparison_of(const LiveCase& c, const LiveCase& base)
 
 // "(faster 1.59x)": in brackets, because too few processes have no verdict.
 std::string factor_so_far(const Comparison& comparison) {
-  const std::string factor = factor_of(comparison);  // "1.59x faster"
-  const std::size_t blank = factor.find(' ');
-  return fmt::format("({} {})", factor.substr(blank + 1), factor.substr(0, blank));
+  const Factor factor = shown_factor(comparison);
+  return fmt::format("({} {}x)", factor.is_faster ? "faster" : "slower",
+                     shown_number(factor.value, factor.interval));
 }
 
 // By case; the levels are corrected over the study.

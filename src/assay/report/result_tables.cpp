@@ -147,9 +147,9 @@ Table scenario_table(const ResultSet& results, Scenario scenario, Detail detail)
     add_metric(table, m, rows, rank_in(m, scenario), kIntervalRank);
     if (m.tag == kLatency)
       add_verdicts(table, rows, results, kLatency, [&](const Comparison& c) {
-        const std::string cell = verdict_cell(c, detail);
-        // Beside the names of configurations and their quality there is no room for more on a terminal.
-        return has_wide_names && detail == Detail::percent ? cell.substr(0, cell.find(':')) : cell;
+        // Beside the names of configurations and their quality there is no room for what would decide it.
+        const bool is_short = has_wide_names && detail == Detail::percent;
+        return is_short && c.verdict == Verdict::cannot_tell ? verdict_word(c) : verdict_cell(c, detail);
       });
     if (m.tag == quality && scenario == Scenario::perplexity)
       add_verdicts(table, rows, results, "perplexity", verdict_without_ratio);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/format.h"
+#include "assay/results/earlier_names.h"
 
 namespace assay {
 
@@ -79,7 +80,7 @@ OrderedJson to_json(const LeftOut& left_out) {
 
 LeftOut left_out_from_json(const JsonReader& json) {
   return {.study = json.at("study").text(),
-          .what = json.at("what").text(),
+          .what = current_name(json.at("what").text()),
           .reason = json.at("reason").text(),
           .command = json.at("command").text(),
           .predicted_s = json.at("predicted_s").number(0, kMostSeconds)};
@@ -121,6 +122,7 @@ OrderedJson to_json(const LimitedChoice& choice) {
     excess.push_back({{"limit", one.limit.name}, {"bound", one.limit.bound}, {"value", one.value}});
   return {{"limits", to_json(choice.limits)},
           {"best", choice.best},
+          {"tied", choice.tied},
           {"tested", choice.is_tested},
           {"runner_up", or_null(choice.runner_up)},
           {"binding", binding},

@@ -267,4 +267,26 @@ ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double m
   return compared;
 }
 
+ComparedResults compare_with_itself(const ResultSet& run, double margin) {
+  ComparedResults compared = compare_results(run, run, margin);
+  compared.is_same_run = true;
+  compared.are_interleaved = false;
+  compared.failed.clear();  // two rows may have one name, and one of them failed
+  for (auto* rows : {&compared.rows, &compared.all_cases})
+    for (ComparedRow& row : *rows) {
+      row.b = row.a;
+      row.unlike.clear();
+      row.untested.clear();
+      Comparison& c = row.comparison;
+      c.ratio = 1;
+      c.interval = statistics::Interval{1, 1, 0.95};
+      c.verdict = Verdict::no_difference;
+      c.p_value.reset();
+      c.effect.reset();
+      c.more_needed = 0;
+      c.detectable_difference = 0;
+    }
+  return compared;
+}
+
 }  // namespace assay

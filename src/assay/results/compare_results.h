@@ -30,6 +30,7 @@ struct ComparedResults {
   std::vector<std::string> only_a, only_b;
   std::vector<std::string> failed;  // measured in A, failed in B: "trade-off | nf4 | nf4: not enough memory"
   bool are_interleaved = false;     // the processes of the two runs took turns
+  bool is_same_run = false;         // A and B are one: nothing is tested, and nothing differs
 };
 
 // Rows are matched by scenario, label and configuration. Runs of different models are refused: Error.
@@ -43,6 +44,9 @@ struct ComparedResults {
 //   Memory (weights, KV cache and workspace) and size (memory_bytes): exactly, since bytes do not vary.
 //   The levels of all tests of one kind of metric are corrected together.
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin);
+// A run beside itself, where a user gives one twice: every ratio is 1 and every verdict "no difference".
+// Rules of quality that are about B alone are held against it as in a later run.
+ComparedResults compare_with_itself(const ResultSet& run, double margin);
 
 // What makes a comparison fail: METRIC:PERCENT, or METRIC:LIMIT of a figure of B alone.
 struct FailureRule {

@@ -1,6 +1,7 @@
 // Warnings, noise, settings, audits and models as JSON.
 #include <nlohmann/json.hpp>
 
+#include "assay/results/earlier_names.h"
 #include "assay/results/metric.h"
 #include "assay/results/named_json.h"
 #include "assay/results/optional_json.h"
@@ -128,7 +129,7 @@ OrderedJson to_json(const AuditRow& row) {
 
 AuditRow audit_row_from_json(const JsonReader& json) {
   AuditRow row;
-  row.configuration = json.at("configuration").text();
+  row.configuration = current_name(json.at("configuration").text());
   row.what = json.at("what").text();
   row.verdict = entry_at(audit_verdicts(), json.at("verdict")).value;
   row.has_equal_ids = json.at("has_equal_ids").boolean();
@@ -172,7 +173,7 @@ ModelFacts model_facts_from_json(const JsonReader& json) {
   m.path = json.at("path").text();
   m.family = json.at("family").text();
   m.sha256 = json.at("sha256").text();
-  m.dtype = json.at("dtype").text();
+  m.dtype = current_name(json.at("dtype").text());
   m.parameters = json.at("parameters").count<std::int64_t>();
   m.memory_bytes = json.at("memory_bytes").count<std::int64_t>();
   m.resident_weights_bytes = json.at("resident_weights_bytes").count<std::int64_t>();

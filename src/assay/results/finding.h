@@ -25,7 +25,7 @@ struct NoiseFinding {
   }
 };
 
-// Where the text of a configuration leaves the baseline's.
+// Where the text of a configuration diverges from the baseline's.
 struct TextDivergence {
   static constexpr std::string_view kKind = "text_divergence";
   struct Prompt {
@@ -136,7 +136,7 @@ struct EdgeDifference {
 struct ThreadChoice {
   static constexpr std::string_view kKind = "thread_choice";
   std::string chosen;
-  bool is_fastest = false;  // alone; else it is tied with larger numbers
+  bool is_fastest = false;  // alone; else none of larger numbers is shown to be faster
   std::optional<Comparison> with_fewest = {};
   void fields(auto&& visit) {
     visit("chosen", chosen);

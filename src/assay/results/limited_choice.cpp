@@ -158,16 +158,18 @@ class Chooser {
         limits_.goal == Goal::smallest ? std::vector<Comparison>() : against_first(keeping);
     for (std::size_t i = 1; i < keeping.size(); ++i) {
       const Candidate& other = *keeping[i];
-      bool is_worse = limits_.goal == Goal::smallest && other.goal > first.goal;
+      bool is_worse = limits_.goal == Goal::smallest && other.goal > first.goal, is_tied = !is_worse;
       const Comparison* test = nullptr;
       for (const Comparison& c : tests)
         if (c.subject == other.label) test = &c;
       if (limits_.goal != Goal::smallest) {
         is_worse = test != nullptr && test->verdict == Verdict::higher;
+        is_tied = test != nullptr && test->verdict == Verdict::no_difference;
         choice.is_tested = choice.is_tested && test != nullptr && test->verdict != Verdict::too_few;
       }
       if (!is_worse) {
         choice.best.push_back(other.label);
+        if (is_tied) choice.tied.push_back(other.label);
       } else if (choice.runner_up.empty()) {
         choice.runner_up = other.label;
         choice.runner_up_value = other.goal;

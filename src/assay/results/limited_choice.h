@@ -32,9 +32,10 @@ struct LimitedChoice {
   // The configuration that meets the goal best among those that certainly keep every limit; empty where none
   // does. Several where the tests do not tell them apart, the best figure first.
   std::vector<std::string> best;
-  bool is_tested = false;  // each of the others was tested against the first, or bytes decide
-  double goal_value = 0;   // the first one's: seconds, bytes, tokens/s
-  std::string runner_up;   // the best of those that were shown to be worse
+  std::vector<std::string> tied;  // those behind the first that a test, or bytes, show to equal it
+  bool is_tested = false;         // each of the others was tested against the first, or bytes decide
+  double goal_value = 0;          // the first one's: seconds, bytes, tokens/s
+  std::string runner_up;          // the best of those that were shown to be worse
   std::optional<Comparison> runner_up_against_best = {};
   double runner_up_value = 0;
   std::vector<Binding> binding;

@@ -60,7 +60,8 @@ std::string example_of(const LimitKind& kind) {
   return "a number above 0";
 }
 
-double bound_of(const LimitKind& kind, std::string_view text) {
+// Empty for what is no bound of this kind.
+std::optional<double> read_bound(const LimitKind& kind, std::string_view text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
@@ -70,7 +71,25 @@ double bound_of(const LimitKind& kind, std::string_view text) {
         const double bound = number * known.factor * time_scale(kind);
         if (kind.unit != "%" || bound <= 1) return bound;
       }
+  return std::nullopt;
+}
+
+double bound_of(const LimitKind& kind, std::string_view text) {
+  if (const std::optional<double> bound = read_bound(kind, text)) return *bound;
   throw FieldError("limit", "{}: expected {}, found '{}'", kind.name, example_of(kind), text.substr(0, 40));
+}
+
+// The shortest number that means the bound in this unit to the last bit; empty where none of 17 digits does.
+std::string exact_number(const LimitKind& kind, const Unit& unit, double bound) {
+  constexpr int kMostDigits = 17;
+  for (int digits = 1; digits <= kMostDigits; ++digits) {
+    const std::string rounded = fmt::format("{:.{}g}", bound / unit.factor / time_scale(kind), digits);
+    double number = 0;
+    std::from_chars(rounded.data(), rounded.data() + rounded.size(), number);
+    std::string text = fmt::format("{}", number);  // 3600, where so many digits alone give 3.6e+03
+    if (read_bound(kind, text + std::string(unit.name)) == bound) return text;
+  }
+  return "";
 }
 
 void set(Limits& limits, std::string_view name, double bound) {
@@ -149,8 +168,26 @@ std::optional<Goal> goal_named(std::string_view name) {
   return std::nullopt;
 }
 
+std::string shown_bound(const Limit& limit) {
+  const LimitKind& kind = kind_of(limit);
+  std::string best, best_number;
+  bool is_best_whole = false;  // 1 or more in its unit: 200ms rather than 0.2s
+  for (const Unit& unit : kLimitUnits) {
+    if (unit.of != kind.unit) continue;
+    const std::string number = exact_number(kind, unit, limit.bound);
+    if (number.empty()) continue;
+    const bool is_whole = limit.bound >= unit.factor * time_scale(kind);
+    if (!best.empty() && (is_best_whole != is_whole ? is_best_whole : best_number.size() <= number.size()))
+      continue;
+    best = unit.name.empty() ? number : fmt::format("{} {}", number, unit.name);
+    best_number = number;
+    is_best_whole = is_whole;
+  }
+  return best.empty() ? shown(kind, limit.bound) : best;
+}
+
 std::string text_of(const Limit& limit) {
-  std::string figure = shown(kind_of(limit), limit.bound);
+  std::string figure = shown_bound(limit);
   std::erase(figure, ' ');
   return fmt::format("{}={}", limit.name, figure);
 }

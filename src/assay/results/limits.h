@@ -41,10 +41,13 @@ struct Limits {
 // ppl-ratio=1.005), which further limits may narrow. A name that is given twice has the later bound. Throws
 // FieldError of "limit".
 Limits limits_from_text(std::string_view text);
-// The same text again, in the order given: "memory=2GiB,ttft=200ms".
+// A text that limits_from_text() reads as the same limits, in the order given: "memory=2GiB,ttft=200ms".
 std::string text_of(const Limits& limits);
-// "memory=2GiB", "ttft=200ms", "agreement=97%".
+// "memory=2GiB", "memory=3600KiB", "ttft=200ms", "agreement=97%": in a unit in which the bound is exact, so
+// that limits_from_text() gives the same one.
 std::string text_of(const Limit& limit);
+// The bound alone: "3600 KiB".
+std::string shown_bound(const Limit& limit);
 // The names of goals in files: "fastest", "smallest", "throughput".
 std::string_view name_of(Goal goal);
 std::optional<Goal> goal_named(std::string_view name);

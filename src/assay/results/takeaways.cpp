@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "assay/base/format.h"
 
@@ -94,6 +96,18 @@ class Takeaways {
     found_.emplace_back(std::move(memory));
   }
 
+  // A row beside the first ties with it where its own test says that the two are equal.
+  BestOf best_of(const std::vector<const Row*>& rows, Scenario scenario) const {
+    BestOf best{{rows.front()->label}, {}};
+    for (std::size_t i = 1; i < rows.size(); ++i) {
+      const Comparison* c =
+          find(results_.other_comparisons, scenario, rows[i]->label, rows.front()->label, kLatency);
+      const bool is_tied = c != nullptr && c->verdict == Verdict::no_difference;
+      (is_tied ? best.tied : best.undecided).push_back(rows[i]->label);
+    }
+    return best;
+  }
+
   void add_latency() {
     if (tradeoff_.size() < 2) return;
     std::vector<const Row*> best = best_rows(results_.rows, results_.other_comparisons, Scenario::tradeoff);
@@ -105,7 +119,7 @@ class Takeaways {
     if (is_beaten) std::erase(best, tradeoff_.front());
     if (best.empty()) return;
     const Row &fast = *best.front(), &base = *tradeoff_.front();
-    LatencyTakeaway latency{labels_of(best), base.label};
+    LatencyTakeaway latency{best_of(best, Scenario::tradeoff), base.label};
     latency.has_baseline = std::find(best.begin(), best.end(), &base) != best.end();
     latency.baseline_s = value_of(base, kLatency);
     if (const Comparison* c = against_baseline(fast);
@@ -126,11 +140,15 @@ class Takeaways {
     const auto by_ratio = [](const Comparison* a, const Comparison* b) { return a->ratio < b->ratio; };
     const Comparison* most = is_least ? *std::min_element(all.begin(), all.end(), by_ratio)
                                       : *std::max_element(all.begin(), all.end(), by_ratio);
-    QualityTakeaway::Extreme found{{}, *most};
-    for (const Comparison* c : all)
-      if (c == most ||
-          (is_least ? c->interval->low <= most->interval->high : c->interval->high >= most->interval->low))
-        found.tied.push_back(c->subject);
+    QualityTakeaway::Extreme found{{{most->subject}, {}}, *most};
+    for (const Comparison* c : all) {
+      if (c == most) continue;
+      const statistics::Interval &own = *c->interval, &other = *most->interval;
+      if (is_least ? own.low > other.high : own.high < other.low) continue;
+      const double margin = 1 + most->margin;
+      const bool is_tied = own.high < other.low * margin && other.high < own.low * margin;
+      (is_tied ? found.rows.tied : found.rows.undecided).push_back(c->subject);
+    }
     return found;
   }
 
@@ -178,7 +196,7 @@ class Takeaways {
     const Row* first = first_batch();
     if (best.empty() || first == nullptr) return;
     const Row& fast = *best.front();
-    BatchingTakeaway batching{labels_of(best), {}};
+    BatchingTakeaway batching{best_of(best, Scenario::batches), {}};
     if (const Value* rate = fast.find("tokens_per_sec")) batching.tokens_per_sec = *rate;
     const Comparison* c = find(results_.comparisons, Scenario::batches, fast.label, first->label, kLatency);
     if (c != nullptr && c->verdict == Verdict::lower) batching.against_smallest = *c;
@@ -232,7 +250,9 @@ class Takeaways {
     if (rate == nullptr) return;  // files of other programs and edited ones may lack it
     recommended.server = chosen.parameter("configuration");
     recommended.server_batch = chosen.label;
-    recommended.server_tied = labels_of({best.begin() + 1, best.end()});
+    BestOf all = best_of(best, Scenario::batches);
+    recommended.server_tied.assign(all.tied.begin() + 1, all.tied.end());
+    recommended.server_undecided = std::move(all.undecided);
     recommended.server_tokens_per_sec = *rate;
     recommended.server_token_ms = chosen.find("time_per_output_token_ms")->interval->high;
   }
@@ -294,8 +314,12 @@ std::optional<MoreProcesses> more_processes_of(const ResultSet& results) {
   std::vector<int> needed;
   std::map<Scenario, double> seconds;  // that a process of each sweep takes
   int most_now = 0;
+  std::set<std::tuple<Scenario, std::string, std::set<std::string>>> pairs;
   for (const auto* list : {&results.comparisons, &results.other_comparisons})
     for (const Comparison& c : *list) {
+      // What a study compares with its baseline may be compared with the best again.
+      const bool is_new = pairs.emplace(c.scenario, c.metric, std::set{c.subject, c.baseline}).second;
+      if (!is_new && list == &results.other_comparisons) continue;
       ++more.comparisons;
       if (c.metric != "perplexity") {
         seconds[c.scenario] = std::max(seconds[c.scenario], c.seconds_each);

@@ -11,6 +11,13 @@
 
 namespace assay {
 
+// What may be the best of several: a tie needs a test that shows equality within the margin.
+struct BestOf {
+  std::vector<std::string> tied;       // labels: the one with the best figure, then those that equal it
+  std::vector<std::string> undecided;  // shown neither to equal it nor to be worse
+  bool is_one() const { return tied.size() == 1 && undecided.empty(); }
+};
+
 // The configurations with the smallest weights, where those are smaller than the baseline's.
 struct MemoryTakeaway {
   std::vector<std::string> smallest;  // labels
@@ -22,7 +29,7 @@ struct MemoryTakeaway {
 
 // The configurations that nothing was shown to beat, against the baseline.
 struct LatencyTakeaway {
-  std::vector<std::string> fastest;  // the first has the lowest latency
+  BestOf fastest;  // the first has the lowest latency
   std::string baseline;
   bool has_baseline = false;  // among the fastest
   double baseline_s = 0;
@@ -39,8 +46,10 @@ struct LatencyTakeaway {
 // Which configurations lose least and most, as ratios of perplexity.
 struct QualityTakeaway {
   struct Extreme {
-    std::vector<std::string> tied;  // their intervals overlap with that of the extreme one
-    Comparison comparison;          // the extreme one's
+    // What overlaps with the extreme one's interval is tied with it where the two intervals leave no ratio of
+    // the two beyond the margin.
+    BestOf rows;
+    Comparison comparison;  // the extreme one's
   };
   std::string baseline;
   Extreme least;
@@ -58,12 +67,13 @@ struct CacheTakeaway {
 };
 
 struct BatchingTakeaway {
-  std::vector<std::string> fastest;                 // the first has the highest throughput
+  BestOf fastest;                                   // the first has the highest throughput
   Value tokens_per_sec;                             // the first's
   std::optional<Comparison> against_smallest = {};  // where it is shown to be faster
 };
 
-// How many comparisons of a run are undecided, and how many processes would probably decide them.
+// How many comparisons of a run are undecided, and how many processes would probably decide them. A pair of
+// rows counts once, where the best of them is compared with the others too.
 struct MoreProcesses {
   static constexpr int kMaxTimes = 10;  // nobody waits for more times as many
   int undecided = 0, comparisons = 0, undecided_of_text = 0;
@@ -77,7 +87,7 @@ using Takeaway = std::variant<MemoryTakeaway, LatencyTakeaway, QualityTakeaway, 
 
 // From rows of the scenarios tradeoff, cache and batches and their comparisons, in the order of the variant.
 // A rule whose rows or tests are missing gives nothing. A superlative names what beats all others by the
-// corrected tests, else all that are tied.
+// corrected tests, else all that are tied with the best figure or undecided against it.
 std::vector<Takeaway> takeaways_of(const ResultSet& results);
 
 // The longest time per token and sequence at which a batch is recommended for a server: ten tokens a second,
@@ -92,7 +102,7 @@ struct Recommendation {
 
   std::string server;  // the batch with the highest throughput within kServerTokenBound_ms
   std::string server_batch;
-  std::vector<std::string> server_tied;  // other batches
+  std::vector<std::string> server_tied, server_undecided;  // other batches
   Value server_tokens_per_sec;
   double server_token_ms = 0;  // at most
   bool has_one_server_configuration = true;

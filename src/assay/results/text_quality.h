@@ -37,7 +37,7 @@ struct VisibleDegradation {
   std::string subject = {};
   double weights_bytes = 0;
   std::string better = {};               // for `undecided`: a configuration that is smaller, and not worse
-  std::string prompt = {}, quoted = {};  // the end of the subject's text, or where it leaves the baseline's
+  std::string prompt = {}, quoted = {};  // the end of the subject's text, or where it diverges
   int times = 0;  // that its phrase stands in a row; 0: it is its perplexity that shows it
   double perplexity_ratio = 0;
   bool has_perplexity = false;  // a configuration beside the baseline has one

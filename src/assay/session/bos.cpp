@@ -57,10 +57,14 @@ std::vector<TokenId> lm_eval_ids(const Tokenizer& tokenizer, TokenId prefix, std
   return tokenizer.encode(text, special.empty() || !text.starts_with(special));
 }
 
+std::vector<TokenId> protocol_ids(const Tokenizer& tokenizer, Protocol protocol, std::string_view text) {
+  return protocol == Protocol::llama_cpp ? tokenizer.encode_as_text(text) : tokenizer.encode(text, false);
+}
+
 TextToScore text_to_score(const LoadedModel& loaded, std::string_view text, const ScoreOptions& options) {
   const Tokenizer& tokenizer = *loaded.tokenizer;
   const bool is_lm_eval = options.protocol == Protocol::lm_eval;
-  TextToScore result{tokenizer.encode(text, false), {}, {}, ""};
+  TextToScore result{protocol_ids(tokenizer, options.protocol, text), {}, {}, ""};
   result.rule = options.bos.value_or(usual_bos_rule(tokenizer, options.protocol));
   const bool is_cut = options.max_tokens && *options.max_tokens < std::ssize(result.ids);
   if (is_cut) result.ids.resize(static_cast<std::size_t>(*options.max_tokens));

@@ -24,6 +24,10 @@ struct TextToScore {
 // or BOS before the text, by which llama.cpp also replaces each later window's first token.
 BosRule usual_bos_rule(const Tokenizer& tokenizer, Protocol protocol);
 
+// The ids of a text alone, as a protocol tokenizes it: llama.cpp's tool takes special tokens that are spelled
+// in the text for text, the others for tokens.
+std::vector<TokenId> protocol_ids(const Tokenizer& tokenizer, Protocol protocol, std::string_view text);
+
 // Tokenizes a text by the rule of the options. The special tokens that the tokenizer puts after a text stand
 // there once. A text of lm-eval that begins with the BOS token gets no other, as there; of other protocols it
 // is an Error, and so is a rule that needs a token where the tokenizer names none.

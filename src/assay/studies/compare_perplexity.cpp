@@ -245,20 +245,13 @@ double predicted_perplexity_s(const ExperimentContext& context, const Perplexity
 // A case for each configuration, which is loaded and scored once.
 void add_perplexity_costs(const ExperimentContext& context, const PerplexityOptions& options,
                           const CostOf& cost_of, CostedStudy& costed) {
-  costed.is_sweep = false;
-  TextWindows windows = perplexity_windows(context, options);
-  for (const RunConfig& configuration : configurations_of(context, options)) {
-    windows.one.configuration = configuration;
-    const CaseCost cost = cost_of(windows.one);
-    costed.cases.push_back({.key = scored_key(configuration),
-                            .label = configuration.label(),
-                            .configuration = configuration.key(),
-                            .need = Need::perplexity,
-                            .load_s = cost.load_s,
-                            .once_s = seconds_of(windows, cost),
-                            .memory_share = cost.memory_share});
-  }
-  add_precisions(context, options.precisions, configurations_of(context, options), costed);
+  const TextWindows windows = perplexity_windows(context, options);
+  const std::vector<RunConfig> configurations = configurations_of(context, options);
+  add_measured_once(configurations,
+                    {Need::perplexity, scored_key,
+                     [&](const CaseCost& cost) { return seconds_of(windows, cost); }, windows.one},
+                    cost_of, costed);
+  add_precisions(context, options.precisions, configurations, costed);
 }
 
 }  // namespace

@@ -227,23 +227,12 @@ double sample_s(const ExperimentContext& context, const Options& options, const 
 // floor is measured with, where that is none of them.
 void add_divergence_costs(const ExperimentContext& context, const Options& options, const CostOf& cost_of,
                           CostedStudy& costed) {
-  costed.is_sweep = false;
   TextWindows windows = divergence_windows(context, options);
   const std::vector<RunConfig> configurations = diverging_configurations(context, options);
   const auto pass_s = [&](const CaseCost& cost) {
     return seconds_of(windows, cost) + kComparison_s * windows.scored * static_cast<double>(cost.vocab);
   };
-  for (const RunConfig& configuration : configurations) {
-    windows.one.configuration = configuration;
-    const CaseCost cost = cost_of(windows.one);
-    costed.cases.push_back({.key = divergence_key(configuration),
-                            .label = configuration.label(),
-                            .configuration = configuration.key(),
-                            .need = Need::divergence,
-                            .load_s = cost.load_s,
-                            .once_s = pass_s(cost),
-                            .memory_share = cost.memory_share});
-  }
+  add_measured_once(configurations, {Need::divergence, divergence_key, pass_s, windows.one}, cost_of, costed);
   if (configurations.empty()) return;
   CostedCase& baseline = costed.cases.front();
   baseline.once_s += sample_s(context, options, windows, cost_of);

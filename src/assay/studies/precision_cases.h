@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "assay/harness/budget.h"
+#include "assay/harness/predict.h"
 #include "assay/studies/precisions.h"
 #include "assay/studies/study.h"
 
@@ -45,6 +48,15 @@ std::vector<RunConfig> one_of_each_kind(const std::vector<RunConfig>& configurat
 // list.
 void add_precisions(const ExperimentContext& context, const std::vector<std::string>& precisions,
                     const std::vector<RunConfig>& configurations, CostedStudy& costed);
+// What is measured once of each configuration, which is loaded for it: a text, a task.
+struct MeasuredOnce {
+  Need need = Need::perplexity;
+  std::function<std::string(const RunConfig&)> key;      // that of its case
+  std::function<double(const CaseCost& of_one)> once_s;  // seconds, where `one` costs so much
+  Case one = {};                                         // a part of it, in any configuration
+};
+void add_measured_once(const std::vector<RunConfig>& configurations, MeasuredOnce what, const CostOf& cost_of,
+                       CostedStudy& costed);
 // Warns on the rows of configurations that several names asked for.
 void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
                      std::vector<CaseOutcome>& outcomes);

@@ -124,6 +124,22 @@ void add_precisions(const ExperimentContext& context, const std::vector<std::str
         if (c.value.empty() && c.configuration == own.key()) c.value = text;
 }
 
+void add_measured_once(const std::vector<RunConfig>& configurations, MeasuredOnce what, const CostOf& cost_of,
+                       CostedStudy& costed) {
+  costed.is_sweep = false;
+  for (const RunConfig& configuration : configurations) {
+    what.one.configuration = configuration;
+    const CaseCost cost = cost_of(what.one);
+    costed.cases.push_back({.key = what.key(configuration),
+                            .label = configuration.label(),
+                            .configuration = configuration.key(),
+                            .need = what.need,
+                            .load_s = cost.load_s,
+                            .once_s = what.once_s(cost),
+                            .memory_share = cost.memory_share});
+  }
+}
+
 void add_equal_names(const ExperimentContext& context, const std::vector<std::string>& precisions,
                      std::vector<CaseOutcome>& outcomes) {
   if (precisions.empty()) return;  // names of our own list, which nobody typed

@@ -254,20 +254,13 @@ double predicted_task_s(const ExperimentContext& context, const TaskOptions& opt
 // A case for each configuration, which is loaded and scored once.
 void add_task_costs(const ExperimentContext& context, const TaskOptions& options, const CostOf& cost_of,
                     CostedStudy& costed) {
-  costed.is_sweep = false;
-  Requests requests = requests_of(context, options);
-  for (const RunConfig& configuration : task_configurations(context, options)) {
-    requests.one.configuration = configuration;
-    const CaseCost cost = cost_of(requests.one);
-    costed.cases.push_back({.key = task_key(configuration),
-                            .label = configuration.label(),
-                            .configuration = configuration.key(),
-                            .need = Need::perplexity,
-                            .load_s = cost.load_s,
-                            .once_s = requests.count * cost.prefill_s,
-                            .memory_share = cost.memory_share});
-  }
-  add_precisions(context, options.precisions, task_configurations(context, options), costed);
+  const Requests requests = requests_of(context, options);
+  const std::vector<RunConfig> configurations = task_configurations(context, options);
+  add_measured_once(configurations,
+                    {Need::perplexity, task_key,
+                     [&](const CaseCost& cost) { return requests.count * cost.prefill_s; }, requests.one},
+                    cost_of, costed);
+  add_precisions(context, options.precisions, configurations, costed);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The tokenizer as the rest of the program sees it: built once from its files, then only read.
 #include "assay/text/tokenizer.h"
 
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
@@ -138,6 +139,11 @@ Model make_model(TokenizerSpec& spec) {
   return make_bpe(spec);
 }
 
+std::vector<AddedToken> without_special(std::vector<AddedToken> tokens) {
+  std::erase_if(tokens, [](const AddedToken& token) { return token.special; });
+  return tokens;
+}
+
 // One budget for all that loading does with regular expressions.
 constexpr double kLoadSeconds = 2;
 
@@ -150,6 +156,7 @@ struct Tokenizer::Data {
         warnings(std::move(spec.warnings)),
         normalizer(std::move(spec.normalizer)),
         added(spec.added, normalizer, spec.splits_special, budget),
+        added_but_special(without_special(spec.added), normalizer, false, budget),
         pre(std::move(spec.pre)),
         cuts_at_marks(can_cut_at_marks(spec)),
         decoder(std::move(spec.decode), texts_to_decode(spec, normalizer, budget), spec.model_tokens),
@@ -163,6 +170,7 @@ struct Tokenizer::Data {
         vocabulary(std::move(spec.vocabulary)) {
     for (const AddedToken& token : spec.added) {
       is_special[vocabulary.place(token.id)] = token.special;
+      if (token.special) special_ids.insert(token.id);
       // The library knows a special token by its text, and not where normalization makes it another.
       is_skipped[vocabulary.place(token.id)] =
           token.special &&
@@ -170,13 +178,21 @@ struct Tokenizer::Data {
     }
   }
 
+  // Unigram alone has special tokens among what it may cut a text into.
+  void encode_part(std::string_view part, bool finds_special, std::vector<TokenId>& out) const {
+    if (const auto* unigram = std::get_if<Unigram>(&model); unigram != nullptr && !finds_special)
+      return unigram->encode(part, out, special_ids);
+    std::visit([&](const auto& any) { any.encode(part, out); }, model);
+  }
+
   // Appends the ids of one word of the pre-tokenizer.
-  void encode_word(std::string_view word, WordCache& cache, std::vector<TokenId>& out) const {
+  void encode_word(std::string_view word, bool finds_special, WordCache& cache,
+                   std::vector<TokenId>& out) const {
     for (std::size_t begin = 0; begin < word.size();) {
       const std::size_t end = cuts_at_marks ? marked_word_end(kBlankMark, true, word, begin) : word.size();
       const std::string_view part = word.substr(begin, end - begin);
       if (!cache.append(part, out)) {
-        std::visit([&](const auto& any) { any.encode(part, out); }, model);
+        encode_part(part, finds_special, out);
         cache.keep(out);
       }
       begin = end;
@@ -186,12 +202,13 @@ struct Tokenizer::Data {
   std::string source;
   std::vector<std::string> warnings;
   Normalizer normalizer;
-  AddedTokens added;
+  AddedTokens added, added_but_special;
   PreTokenizer pre;
   bool cuts_at_marks;
   Decoder decoder;
   std::vector<bool> is_special,
       is_skipped;  // by place in the vocabulary; the second where decoding skips them
+  std::unordered_set<TokenId> special_ids;
   std::vector<TokenId> bos, eos;
   std::optional<TokenId> end_of_text, beginning_of_text;
   Model model;
@@ -218,18 +235,35 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_t
   std::vector<TokenId> ids;
   ids.reserve(text.size() / 4 + 1);
   if (add_special_tokens) ids.insert(ids.end(), data_->bos.begin(), data_->bos.end());
+  encode_pieces(text, true, ids);
+  if (add_special_tokens) ids.insert(ids.end(), data_->eos.begin(), data_->eos.end());
+  return ids;
+}
+
+std::vector<TokenId> Tokenizer::encode_as_text(std::string_view text) const {
+  check_utf8(text, "text");
+  std::vector<TokenId> ids;
+  ids.reserve(text.size() / 4 + 1);
+  encode_pieces(text, false, ids);
+  return ids;
+}
+
+void Tokenizer::encode_pieces(std::string_view text, bool finds_special, std::vector<TokenId>& ids) const {
+  const AddedTokens& added = finds_special ? data_->added : data_->added_but_special;
   MadeTexts made(text.size());
   WordCache cache(text.size());
   RegexBudget budget(text.size());
-  const PreTokenizer::OnWord on_word = [&](std::string_view word) { data_->encode_word(word, cache, ids); };
-  for (const TextPiece& piece : data_->added.split(text)) {
+  const PreTokenizer::OnWord on_word = [&](std::string_view word) {
+    data_->encode_word(word, finds_special, cache, ids);
+  };
+  for (const TextPiece& piece : added.split(text)) {
     if (piece.id >= 0) {
       ids.push_back(piece.id);
       continue;
     }
     std::string_view between = text.substr(piece.begin, piece.end - piece.begin);
     if (!data_->normalizer.is_empty()) between = made.keep(data_->normalizer.normalize(between, budget));
-    for (const TextPiece& part : data_->added.split_normalized(between)) {
+    for (const TextPiece& part : added.split_normalized(between)) {
       if (part.id >= 0) {
         ids.push_back(part.id);
       } else {
@@ -238,8 +272,6 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, bool add_special_t
       }
     }
   }
-  if (add_special_tokens) ids.insert(ids.end(), data_->eos.begin(), data_->eos.end());
-  return ids;
 }
 
 std::span<const TokenId> Tokenizer::bos_tokens() const {

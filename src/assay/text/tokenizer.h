@@ -49,6 +49,11 @@ class Tokenizer {
   // byte offset where the text is not valid UTF-8. Time is linear in the text (n log n within one word).
   std::vector<TokenId> encode(std::string_view text, bool add_special_tokens = true) const;
 
+  // The same of the text alone: a special token that is spelled in it is text, as llama.cpp's tokenizer has
+  // it with parse_special = false; added tokens that are not special become their one id. No special token
+  // comes out, but the unknown one where it stands for characters that the vocabulary does not have.
+  std::vector<TokenId> encode_as_text(std::string_view text) const;
+
   // The special tokens that the file's post-processor puts before and after each text (BOS, EOS); empty where
   // it adds none. tokenizer_config.json has no say in this, as in Transformers 5.
   std::span<const TokenId> bos_tokens() const;
@@ -84,6 +89,7 @@ class Tokenizer {
   friend class StreamDecoder;
   struct Data;
   explicit Tokenizer(std::unique_ptr<const Data> data);
+  void encode_pieces(std::string_view text, bool finds_special, std::vector<TokenId>& ids) const;
   void decode_next(TokenId id, bool skip_special, DecodeState& state, std::string& out) const;
   void decode_end(DecodeState& state, std::string& out) const;
   std::unique_ptr<const Data> data_;

@@ -20,8 +20,9 @@ void Unigram::reach(Best& best, double score, std::size_t begin, TokenId id) con
   if (best.begin == kNone || score > best.score) best = {score, static_cast<std::uint32_t>(begin), id};
 }
 
-void Unigram::append_unknown(std::string_view run, std::vector<TokenId>& out) const {
-  if (const auto id = rules_.pieces.find(run)) return out.push_back(*id);
+void Unigram::append_unknown(std::string_view run, std::vector<TokenId>& out,
+                             const std::unordered_set<TokenId>& left_out) const {
+  if (const auto id = rules_.pieces.find(run); id && !left_out.contains(*id)) return out.push_back(*id);
   const auto token_of = [&](char byte) { return rules_.byte_tokens[static_cast<unsigned char>(byte)]; };
   if (std::all_of(run.begin(), run.end(), [&](char byte) { return token_of(byte) >= 0; })) {
     for (const char byte : run) out.push_back(token_of(byte));
@@ -30,7 +31,8 @@ void Unigram::append_unknown(std::string_view run, std::vector<TokenId>& out) co
   }
 }
 
-void Unigram::encode(std::string_view word, std::vector<TokenId>& out) const {
+void Unigram::encode(std::string_view word, std::vector<TokenId>& out,
+                     const std::unordered_set<TokenId>& left_out) const {
   if (word.size() >= kNone) throw Error("text: a word of {} bytes is too long to encode", word.size());
   std::vector<Best> best(word.size() + 1);
   std::size_t length = 0;
@@ -39,6 +41,7 @@ void Unigram::encode(std::string_view word, std::vector<TokenId>& out) const {
     read_valid_utf8(word, begin, length);
     bool is_piece = false;  // the character by itself
     rules_.pieces.for_each_prefix(word.substr(begin), [&](std::size_t bytes, TokenId id) {
+      if (!left_out.empty() && left_out.contains(id)) return;
       reach(best[begin + bytes], score + rules_.scores[static_cast<std::size_t>(id)], begin, id);
       is_piece = is_piece || bytes == length;
     });
@@ -54,7 +57,7 @@ void Unigram::encode(std::string_view word, std::vector<TokenId>& out) const {
   const auto end_run = [&](std::size_t begin) {
     if (run_end == 0) return;
     const std::size_t from = out.size();
-    append_unknown(word.substr(begin, run_end - begin), out);
+    append_unknown(word.substr(begin, run_end - begin), out, left_out);
     std::reverse(out.begin() + static_cast<std::ptrdiff_t>(from), out.end());
     run_end = 0;
   };

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -29,7 +30,10 @@ class Unigram {
 
   // Appends the ids of the word, valid UTF-8. Linear in the word, times the length of the longest piece.
   // Throws Error for an unknown character where no token stands for such.
-  void encode(std::string_view word, std::vector<TokenId>& out) const;
+  void encode(std::string_view word, std::vector<TokenId>& out) const { encode(word, out, {}); }
+  // The same without these pieces; the one of what is unknown stands for that all the same.
+  void encode(std::string_view word, std::vector<TokenId>& out,
+              const std::unordered_set<TokenId>& left_out) const;
 
  private:
   // How the best cut of the text up to some byte ends.
@@ -40,7 +44,8 @@ class Unigram {
   };
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   void reach(Best& best, double score, std::size_t begin, TokenId id) const;
-  void append_unknown(std::string_view run, std::vector<TokenId>& out) const;
+  void append_unknown(std::string_view run, std::vector<TokenId>& out,
+                      const std::unordered_set<TokenId>& left_out) const;
 
   UnigramRules rules_;
   double unknown_score_;

@@ -27,18 +27,18 @@ struct VerdictCell {
   std::string kind, text, detail;
 };
 VerdictCell cell_of(const Comparison& c) {
-  std::string factor = factor_with_interval(c);
+  std::string detail = factor_with_interval(c);
   std::string kind = "untested";
   if (c.verdict == Verdict::lower || c.verdict == Verdict::higher) {
     kind = verdict_word(c);
-    const std::size_t begin = factor.find('['), end = factor.find(']');
-    factor = end == std::string::npos ? "" : factor.substr(begin, end + 1 - begin);
+    const Factor factor = shown_factor(c);
+    detail = shown_interval(factor.value, factor.interval, factor.digits);
   } else if (c.verdict == Verdict::no_difference) {
     kind = "tied";
   } else if (c.verdict == Verdict::cannot_tell) {
     kind = "undecided";
   }
-  return {std::move(kind), verdict_cell(c, Detail::none), std::move(factor)};
+  return {std::move(kind), verdict_cell(c, Detail::none), std::move(detail)};
 }
 
 std::string verdict_html(const VerdictCell& cell, const Comparison& c) {

@@ -1,4 +1,7 @@
 // What to choose under a user's own limits.
+#include <algorithm>
+#include <span>
+
 #include "assay/base/format.h"
 #include "assay/report/prose/prose.h"
 
@@ -34,17 +37,25 @@ std::string limits_of(const Limits& limits) {
   return limits.limits.empty() ? "without limits" : "within " + text_of(limits);
 }
 
+// What the chosen one is beside those that it does not beat.
+std::string beside_others(const LimitedChoice& choice) {
+  std::vector<std::string> rest;
+  for (const std::string& label : std::span(choice.best).subspan(1))
+    if (std::find(choice.tied.begin(), choice.tied.end(), label) == choice.tied.end()) rest.push_back(label);
+  const std::string untold =
+      (choice.is_tested ? "it is undecided against " : "no test tells it from ") + joined(rest);
+  if (choice.tied.empty()) return " it has the best figure, but " + untold;
+  return fmt::format(" it is tied with {} for the {}{}", joined(choice.tied), goal_of(choice.limits.goal),
+                     rest.empty() ? "" : ", and " + untold);
+}
+
 std::string best_sentence(const LimitedChoice& choice) {
   const Goal goal = choice.limits.goal;
   std::string text = fmt::format("Choose {}: ", choice.best.front());
   if (choice.best.size() == 1)
     text += fmt::format("it is the {} {}", goal_of(goal), limits_of(choice.limits));
-  else if (choice.is_tested)
-    text += fmt::format("{} it is tied with {} for the {}", limits_of(choice.limits),
-                        joined(std::span(choice.best).subspan(1)), goal_of(goal));
   else
-    text += fmt::format("{} it has the best figure, but no test tells it from {}", limits_of(choice.limits),
-                        joined(std::span(choice.best).subspan(1)));
+    text += limits_of(choice.limits) + beside_others(choice);
   return text + fmt::format(" ({}).", figure_of(goal, choice.goal_value));
 }
 
@@ -81,7 +92,7 @@ std::string nearest_sentence(const LimitedChoice& choice) {
     const LimitKind& kind = kind_of(excess.limit);
     parts.push_back(fmt::format("its {} {} {} (limit: {} {})", kind.text, kind.unit == "B" ? "is" : "may be",
                                 shown(kind, excess.value), kind.is_minimum ? "at least" : "at most",
-                                shown(kind, excess.limit.bound)));
+                                shown_bound(excess.limit)));
   }
   return fmt::format("The nearest is {}: {}.", choice.nearest, fmt::join(parts, ", and "));
 }

@@ -2,6 +2,7 @@
 // gives whole sentences; those of comparisons and warnings are clauses without a full stop.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,25 @@ std::vector<std::string> sentences_of(std::span<const Warning> warnings);
 
 // The verdict in a word or two, as the metric's direction has it: "faster", "higher", "undecided".
 std::string verdict_word(const Comparison& comparison);
+// The numbers of a verdict, as sentences and cells show it: of a speed the ratio or its inverse, whichever is
+// 1 or more, of other metrics the ratio.
+struct Factor {
+  double value = 1;
+  std::optional<statistics::Interval> interval = {};
+  bool is_faster = false;
+  int digits = 3;  // where no interval tells
+};
+Factor shown_factor(const Comparison& comparison);
+// About what more would decide an undecided comparison, to two digits; empty where it is not known, or more
+// than a hundred times what there is.
+struct NeededMore {
+  double count = 0;
+  bool is_text = false;  // tokens, else processes
+  double seconds = 0;    // 0: not known
+};
+std::optional<NeededMore> needed_more(const Comparison& comparison);
+std::string shown_count(const NeededMore& needed);  // "9 more processes", "1500 more tokens"
+
 // "1.59x faster", "1.2x slower"; the factor is 1 or more. Of a metric that is no speed, "ratio 1.2".
 std::string factor_of(const Comparison& comparison);
 // The same with the interval: "1.59x [1.5, 1.7] faster".

@@ -29,8 +29,8 @@ std::string baseline_of(std::span<const Comparison> all, const char* of_several)
 
 // The factor of a cell: "1.59x".
 std::string factor_alone(const Comparison& c) {
-  const std::string cell = verdict_cell(c, Detail::none);
-  return cell.substr(cell.rfind(' ') + 1);
+  const Factor factor = shown_factor(c);
+  return shown_number(factor.value, factor.interval) + "x";
 }
 
 // From the factor nearest to 1 to the furthest.
@@ -75,13 +75,9 @@ std::string undecided_sentence(const Compared& rows, const std::string& baseline
       out_of_reach.push_back(c->subject);
     else if (most == nullptr || c->more_needed > most->more_needed)
       most = c;
-  if (most != nullptr && most->more_needed > 0) {
-    // The cell has the estimate behind its colon.
-    std::string needed = verdict_cell(*most, Detail::none);
-    needed.erase(0, needed.find(": ") + 2);
-    if (const std::size_t comma = needed.find(", "); comma != std::string::npos)
-      needed = fmt::format("{} ({})", needed.substr(0, comma), needed.substr(comma + 2));
-    text += fmt::format("; {} would probably decide{}", needed,
+  if (const auto needed = most != nullptr ? needed_more(*most) : std::nullopt) {
+    text += fmt::format("; {}{} would probably decide{}", shown_count(*needed),
+                        needed->seconds > 0 ? fmt::format(" ({})", shown_duration(needed->seconds)) : "",
                         rows.size() == 1           ? " it"
                         : out_of_reach.empty()     ? " all of them"
                         : out_of_reach.size() == 1 ? fmt::format(" all but {}", out_of_reach.front())

@@ -11,10 +11,15 @@ std::string rate_of(const Value& value) {
   return with_interval(value.value, value.interval, 4) + " tokens/s";
 }
 
-// "is the fastest", "tie for the fastest".
-std::string superlative(const std::vector<std::string>& labels, const char* what) {
-  return labels.size() == 1 ? fmt::format("{} is the {}", labels.front(), what)
-                            : fmt::format("{} tie for the {}", joined(labels), what);
+// "a is the fastest", "a and b tie for being the fastest", "which of a and b is the fastest is undecided".
+std::string superlative(const BestOf& best, const char* is_best, const char* tie_for_it) {
+  if (best.undecided.empty())
+    return best.is_one() ? fmt::format("{} {}", best.tied.front(), is_best)
+                         : fmt::format("{} {}", joined(best.tied), tie_for_it);
+  std::vector<std::string> all = best.tied;
+  all.insert(all.end(), best.undecided.begin(), best.undecided.end());
+  return fmt::format("which of {} {} is undecided{}", joined(all), is_best,
+                     best.tied.size() == 1 ? "" : fmt::format(" ({} are tied)", joined(best.tied)));
 }
 
 std::string said(const MemoryTakeaway& memory) {
@@ -34,13 +39,12 @@ std::string said(const MemoryTakeaway& memory) {
 }
 
 std::string said(const LatencyTakeaway& latency) {
-  std::string text = "Latency: " + superlative(latency.fastest, "fastest");
+  std::string text = "Latency: " + superlative(latency.fastest, "is the fastest", "tie for the fastest");
   if (latency.has_baseline)
-    text += latency.fastest.size() == 1
-                ? fmt::format(" ({:.1f} ms)", 1e3 * latency.baseline_s)
-                : fmt::format(". None is shown to be faster than {}", latency.baseline);
+    text += latency.fastest.is_one() ? fmt::format(" ({:.1f} ms)", 1e3 * latency.baseline_s)
+                                     : fmt::format(". None is shown to be faster than {}", latency.baseline);
   if (const auto& c = latency.against_baseline)
-    text += latency.fastest.size() == 1
+    text += latency.fastest.is_one()
                 ? fmt::format(", {} than {}", factor_with_interval(*c), c->baseline)
                 : fmt::format(". {} is {} than {}", c->subject, factor_with_interval(*c), c->baseline);
   text += ".";
@@ -66,8 +70,9 @@ std::string said(const QualityTakeaway& quality) {
   const std::string head = fmt::format("Quality against {}: ", quality.baseline);
   if (!quality.most) return fmt::format("{}{}.", head, described(quality.least.comparison));
   const auto extreme = [](const QualityTakeaway::Extreme& of, const char* loses) {
-    return of.tied.size() == 1 ? fmt::format("{} loses {}", described(of.comparison), loses)
-                               : fmt::format("{} tie for losing {}", joined(of.tied), loses);
+    if (of.rows.is_one()) return fmt::format("{} loses {}", described(of.comparison), loses);
+    return superlative(of.rows, fmt::format("loses {}", loses).c_str(),
+                       fmt::format("tie for losing {}", loses).c_str());
   };
   return fmt::format("{}{}; {}.", head, extreme(quality.least, "least"), extreme(*quality.most, "most"));
 }
@@ -101,14 +106,13 @@ std::string said(const CacheTakeaway& cache) {
 
 std::string said(const BatchingTakeaway& batching) {
   const std::string rate = rate_of(batching.tokens_per_sec);
+  const BestOf& best = batching.fastest;
   std::string text =
-      batching.fastest.size() == 1
-          ? fmt::format("Batching: {} has the highest throughput, {}", batching.fastest.front(), rate)
-          : fmt::format("Batching: {} tie for the highest throughput; {} generates {}",
-                        joined(batching.fastest), batching.fastest.front(), rate);
+      "Batching: " + superlative(best, "has the highest throughput", "tie for the highest throughput") +
+      (best.is_one() ? ", " + rate : fmt::format("; {} generates {}", best.tied.front(), rate));
   if (const auto& c = batching.against_smallest)
-    text += fmt::format("{} and is {} than {}", batching.fastest.size() == 1 ? "," : "",
-                        factor_with_interval(*c), c->baseline);
+    text +=
+        fmt::format("{} and is {} than {}", best.is_one() ? "," : "", factor_with_interval(*c), c->baseline);
   return text + ".";
 }
 
@@ -142,11 +146,13 @@ std::string small_sentence(const Recommendation& r) {
 }
 
 std::string server_sentence(const Recommendation& r) {
+  std::vector<std::string> beside;
+  if (!r.server_tied.empty()) beside.push_back("tied with " + joined(r.server_tied));
+  if (!r.server_undecided.empty()) beside.push_back("undecided against " + joined(r.server_undecided));
   return fmt::format(
       "For a server, choose {} of {}{}: it generates {}, and a token takes at most {:.3g} ms (bound: {:.0f} "
       "ms).{}",
-      r.server_batch, r.server,
-      r.server_tied.empty() ? "" : fmt::format(" (tied with {})", joined(r.server_tied)),
+      r.server_batch, r.server, beside.empty() ? "" : fmt::format(" ({})", fmt::join(beside, ", ")),
       rate_of(r.server_tokens_per_sec), r.server_token_ms, kServerTokenBound_ms,
       r.has_one_server_configuration ? " Other precisions were not measured in batches." : "");
 }

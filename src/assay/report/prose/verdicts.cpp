@@ -49,13 +49,9 @@ std::string needed_by(const Comparison& c) {
 std::string needed_in_cell(const Comparison& c) {
   if (c.more_needed == kNotInReach)
     return fmt::format(": more than {}x the {}", kMaxTimesNeeded, is_of_text(c) ? "text" : "processes");
-  if (c.more_needed <= 0) return "";
-  if (is_of_text(c))
-    return fmt::format(": {:.0f} more tokens",
-                       rounded_up(static_cast<double>(c.more_needed * statistics::kLossBlock)));
-  const double seconds = c.more_needed * c.seconds_each;
-  return fmt::format(": {:.0f} more process{}{}", rounded_up(c.more_needed), c.more_needed == 1 ? "" : "es",
-                     seconds > 0 ? ", " + shown_duration(seconds) : "");
+  const std::optional<NeededMore> needed = needed_more(c);
+  if (!needed) return "";
+  return ": " + shown_count(*needed) + (needed->seconds > 0 ? ", " + shown_duration(needed->seconds) : "");
 }
 
 // What the ratio rests on, where that is less than usual.
@@ -78,20 +74,6 @@ std::string ratio_of(const Comparison& c) {
   const int digits = is_of_text(c) ? kRatioDigits : 3;
   return fmt::format("{} ratio {}{}", metric_name(c), with_interval(c.ratio, c.interval, digits),
                      from_processes(c));
-}
-
-// The ratio, or its inverse, whichever is 1 or more.
-struct Factor {
-  double value;
-  std::optional<statistics::Interval> interval;
-  bool is_faster;
-};
-Factor speed_factor(const Comparison& c) {
-  const bool is_above = c.ratio >= 1;
-  Factor factor{is_above ? c.ratio : 1 / c.ratio, c.interval, is_above != is_time(c)};
-  if (c.interval && !is_above)
-    factor.interval = statistics::Interval{1 / c.interval->high, 1 / c.interval->low, c.interval->level};
-  return factor;
 }
 
 // " ±4%": the larger distance to an end, in whole percent where it is one or more. Nothing where it rounds to
@@ -118,6 +100,29 @@ std::string in_cell(double value, const std::optional<statistics::Interval>& int
 
 }  // namespace
 
+Factor shown_factor(const Comparison& c) {
+  if (family_of(c.metric) != Family::speed) return {c.ratio, c.interval, false, kRatioDigits};
+  const bool is_above = c.ratio >= 1;
+  Factor factor{is_above ? c.ratio : 1 / c.ratio, c.interval, is_above != is_time(c)};
+  if (c.interval && !is_above)
+    factor.interval = statistics::Interval{1 / c.interval->high, 1 / c.interval->low, c.interval->level};
+  return factor;
+}
+
+std::optional<NeededMore> needed_more(const Comparison& c) {
+  if (c.more_needed == kNotInReach || c.more_needed <= 0) return std::nullopt;
+  if (is_of_text(c))
+    return NeededMore{rounded_up(static_cast<double>(c.more_needed * statistics::kLossBlock)), true};
+  return NeededMore{rounded_up(c.more_needed), false, c.more_needed * c.seconds_each};
+}
+
+std::string shown_count(const NeededMore& needed) {
+  return fmt::format("{:.0f} more {}", needed.count,
+                     needed.is_text      ? "tokens"
+                     : needed.count == 1 ? "process"
+                                         : "processes");
+}
+
 std::string verdict_word(const Comparison& c) {
   const bool is_lower = c.verdict == Verdict::lower;
   if ((is_lower || c.verdict == Verdict::higher) && family_of(c.metric) == Family::speed)
@@ -129,7 +134,7 @@ std::string verdict_word(const Comparison& c) {
 std::string factor_of(const Comparison& c) {
   if (family_of(c.metric) != Family::speed)
     return fmt::format("ratio {}", shown_number(c.ratio, c.interval, kRatioDigits));
-  const Factor factor = speed_factor(c);
+  const Factor factor = shown_factor(c);
   return fmt::format("{}x {}", shown_number(factor.value, factor.interval),
                      factor.is_faster ? "faster" : "slower");
 }
@@ -137,7 +142,7 @@ std::string factor_of(const Comparison& c) {
 std::string factor_with_interval(const Comparison& c) {
   if (family_of(c.metric) != Family::speed)
     return fmt::format("ratio {}", with_interval(c.ratio, c.interval, kRatioDigits));
-  const Factor factor = speed_factor(c);
+  const Factor factor = shown_factor(c);
   std::string text = with_interval(factor.value, factor.interval);
   text.insert(std::min(text.find(' '), text.size()), "x");
   return fmt::format("{} {}", text, factor.is_faster ? "faster" : "slower");
@@ -147,14 +152,12 @@ std::string verdict_cell(const Comparison& c, Detail detail) {
   switch (c.verdict) {
     case Verdict::lower:
     case Verdict::higher: {
-      const Factor factor =
-          family_of(c.metric) == Family::speed ? speed_factor(c) : Factor{c.ratio, c.interval, false};
+      const Factor factor = shown_factor(c);
       std::string text =
           fmt::format("{} {}x", verdict_word(c), in_cell(factor.value, factor.interval, detail));
       if (!factor.interval || detail == Detail::none) return text;
       if (detail == Detail::percent) return text + percent_of(factor.value, *factor.interval);
-      const std::string whole = with_interval(factor.value, factor.interval);
-      return text + whole.substr(whole.find(' '));
+      return text + " " + shown_interval(factor.value, factor.interval);
     }
     case Verdict::no_difference:
       return "tied";
