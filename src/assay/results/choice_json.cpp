@@ -99,7 +99,8 @@ Limits limits_from_json(const JsonReader& json) {
   limits.goal = *goal;
   const auto kinds = limit_kinds();
   for (const auto& [name, bound] : json.at("bounds").members()) {
-    if (std::none_of(kinds.begin(), kinds.end(), [&](const LimitKind& kind) { return kind.name == name; }))
+    if (std::none_of(kinds.begin(), kinds.end(),
+                     [&, &named = name](const LimitKind& kind) { return kind.name == named; }))
       bound.fail(fmt::format("no limit is called '{}'", name.substr(0, 40)));
     limits.limits.push_back({name, bound.number(0, kMostBound)});
   }
