@@ -41,11 +41,10 @@ class GgufAtLoad : public testing::TestWithParam<const char*> {
       const WeightFormat format = *weight_format_from_name(GetParam());
       return {.name = "uniform", .default_format = format, .lm_head = format};
     }
-    return {
-        .name = "mix",
-        .default_format = formats::kQ4K,
-        .lm_head = formats::kQ6K,
-        .rules = {{"attn", formats::kQ5_1}, {"down_proj", formats::kQ3K}, {"mlp.c_proj", formats::kQ8_0}}};
+    return {.name = "mix",
+            .default_format = formats::kQ4K,
+            .lm_head = formats::kQ6K,
+            .rules = {{"attn", formats::kQ5_1}, {"*.mlp.*proj", formats::kQ3K}}};
   }
   void expect_bits_of_file(const fs::path& model) const {
     const test::TemporaryFolder folder;

@@ -118,6 +118,10 @@ constexpr bool has_wide_scales(const WeightFormat& f) {
 // Whether weights become this format here, beside those that checkpoints hold in it: those with wide scales,
 // and the block types of GGUF that are written (quant/ggml_quantize.h).
 bool is_quantized_to(const WeightFormat& f);
+// Those of them whose codes and scales are searched for, which takes a hundred times as long.
+constexpr bool is_searched_for(const WeightFormat& f) {
+  return f.inputs_per_super_block > 0 || f.element == ElementType::iq4_nl;
+}
 // With int8 activations, where those are asked for.
 constexpr bool is_multiplied_as_bytes(const WeightFormat& f) {
   return is_four_bit(f) && has_wide_scales(f);
