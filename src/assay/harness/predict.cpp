@@ -70,7 +70,7 @@ class Predictor {
   // Starting a worker, reading the files, converting or quantizing each weight, packing.
   double load_s_of(const RunConfig& configuration) {
     constexpr double kStart_s = 0.15, kBytesPerSecond = 2e9, kConvert_s = 0.5e-9, kQuantize_s = 1.5e-9,
-                     kSearch_s = 1e-7;  // of one thread
+                     kSearch_s = 1e-7;  // by one thread
     const Peaks& peaks = peaks_for(configuration);
     const ContextModel model = context_.model_of(configuration);
     const ModelSource& source = model.source ? *model.source : source_;
