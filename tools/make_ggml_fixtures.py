@@ -84,7 +84,8 @@ def blocks_of(name, random):
 
 
 # Written byte for byte as ggml does, and searched.
-EXACT, SEARCHED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"], ["Q4_K", "Q5_K", "Q6_K"]
+EXACT = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]
+SEARCHED = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL"]
 
 
 def numbers_to_quantize(random):
@@ -99,8 +100,10 @@ def ggml_weights(name, numbers, importance):
     """As quantize_row_*_impl has them: of Q6_K the importance alone, else times sqrt(variance + x^2)."""
     if name == "Q6_K":
         return np.broadcast_to(importance, numbers.shape)
-    if name.endswith("_K"):
-        variance = 2 * np.repeat((numbers.reshape(len(numbers), -1, 256) ** 2).mean(axis=2), 256, axis=1)
+    if name in SEARCHED:
+        block = 32 if name == "IQ4_NL" else 256
+        times = 1 if name == "Q2_K" else 2
+        variance = times * np.repeat((numbers.reshape(len(numbers), -1, block) ** 2).mean(axis=2), block, axis=1)
     else:
         variance = (numbers**2).mean(axis=1, keepdims=True)
     return importance * np.sqrt(variance + numbers**2)

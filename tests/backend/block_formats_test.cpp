@@ -285,7 +285,7 @@ TEST_P(BlockFormats, TakeTheBytesOfTheFile) {
 INSTANTIATE_TEST_SUITE_P(All, BlockFormats, testing::ValuesIn(kBlockTypes),
                          [](const auto& of) { return std::string(ggml::block_type(of.param)->name); });
 
-TEST(BlockFormatErrors, NoWeightIsQuantizedToThemAndPartsAreComplete) {
+TEST(BlockFormatErrors, WeightsAreQuantizedToSomeOfThemAndPartsAreComplete) {
   const auto refusal_of = [](Backend& backend, const BlockPlan& p) -> std::string {
     try {
       backend.prepare(p.plan, p);
@@ -295,10 +295,16 @@ TEST(BlockFormatErrors, NoWeightIsQuantizedToThemAndPartsAreComplete) {
     return "";
   };
   for (const auto& backend : {test::cpu_backend(Isa::scalar), block_gpu()}) {
-    BlockPlan made = block_plan(*ggml::block_type(2));
+    constexpr std::uint32_t kIq4Xs = 23, kQ4_0 = 2;
+    BlockPlan made = block_plan(*ggml::block_type(kIq4Xs));
     made.plan.weights[1].is_stored_quantized = false;
     EXPECT_EQ(refusal_of(*backend, made),
-              "weight 'w1': weights are not quantized to q4_0, which checkpoints hold");
+              "weight 'w1': weights are not quantized to iq4_xs, which checkpoints hold");
+    BlockPlan odd = block_plan(*ggml::block_type(kQ4_0));
+    odd.plan.weights[1].is_stored_quantized = false;
+    odd.plan.weights[1].columns = 48;
+    EXPECT_EQ(refusal_of(*backend, odd),
+              "weight 'w1': expected a multiple of 32 inputs, which a block of q4_0 has, found 48");
     BlockPlan lacking = block_plan(*ggml::block_type(14));
     lacking.loses_a_factor = true;
     EXPECT_NE(refusal_of(*backend, lacking).find("super-blocks, found"), std::string::npos);

@@ -222,7 +222,7 @@ TEST(OffsetFormats, WhatCannotBeRunIsAnError) {
   const auto has = [](const std::string& text, std::string_view words) {
     return text.find(words) != std::string::npos;
   };
-  EXPECT_PRED2(has, refusal([](CodedPlan& p) { p.plan.weights[1].is_stored_quantized = false; }),
+  EXPECT_PRED2(has, refusal([](CodedPlan& p) { p.plan.weights[2].is_stored_quantized = false; }),
                "which checkpoints hold");
   EXPECT_PRED2(has, refusal([](CodedPlan& p) {
                  p.plan.weights[2].arithmetic.activations = ActivationType::int8_per_group;

@@ -87,11 +87,19 @@ TEST(WeightFormat, IsFoundByNameAndDescribedWithoutOne) {
   EXPECT_EQ(weight_format_from_name("nf5"), std::nullopt);
 }
 
-TEST(WeightFormat, OnlyOnesWithoutStoredScalesAreQuantizedTo) {
+TEST(WeightFormat, OnesThatAreWrittenAreQuantizedTo) {
   EXPECT_TRUE(is_quantized_to(formats::kInt8));
   EXPECT_TRUE(is_quantized_to(with_scale(formats::kNf4, ScaleType::bfloat16)));
   EXPECT_FALSE(is_quantized_to(formats::kFloat32));
-  EXPECT_FALSE(is_quantized_to(formats::kQ4_0));
+  EXPECT_TRUE(is_quantized_to(formats::kQ4_0));
+  EXPECT_TRUE(is_quantized_to(formats::kQ2K));
+  EXPECT_FALSE(is_quantized_to(formats::kIq4Xs));
+  EXPECT_FALSE(is_quantized_to(formats::kMxfp4));
+  EXPECT_FALSE(has_wide_scales(formats::kQ4_0));
+  EXPECT_EQ(block_inputs(formats::kQ4_0), 32);
+  EXPECT_EQ(block_inputs(formats::kQ3K), 256);
+  EXPECT_EQ(block_inputs(formats::kNf4), 1);
+  EXPECT_EQ(block_inputs(formats::kFloat32), 1);
   EXPECT_FALSE(is_quantized_to(formats::kInt4G32));
   EXPECT_FALSE(holds_stored_scales(formats::kInt4G32));
   EXPECT_TRUE(holds_stored_scales(formats::kQ8_0));

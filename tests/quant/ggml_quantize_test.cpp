@@ -34,13 +34,15 @@ class QuantizedToGgml : public testing::TestWithParam<const char*> {
   double weight(std::size_t i, std::span<const float> importance) const {
     if (importance.empty()) return 1;
     const double own = importance[i % kColumns], x = numbers_[i];
-    const bool is_super = type_.elements > 32;
     if (type_.name == "Q6_K") return own;
     double variance = mean_square(i / kColumns);
-    if (is_super) {
+    if (type_.elements > 32 || type_.name == "IQ4_NL") {
+      const auto block = static_cast<std::size_t>(type_.elements);
+      const double times = type_.name == "Q2_K" ? 1 : 2;
       variance = 0;
-      for (std::size_t k = i / 256 * 256; k < i / 256 * 256 + 256; ++k)
-        variance += 2.0 / 256 * static_cast<double>(numbers_[k]) * static_cast<double>(numbers_[k]);
+      for (std::size_t k = i / block * block; k < i / block * block + block; ++k)
+        variance += times / static_cast<double>(block) * static_cast<double>(numbers_[k]) *
+                    static_cast<double>(numbers_[k]);
     }
     return own * std::sqrt(variance + x * x);
   }
@@ -96,7 +98,8 @@ class GgmlSearch : public QuantizedToGgml {
 TEST_P(GgmlSearch, IsNoWorseThanGgmls) {
   compare({}, GetParam(), 0.97);
 }
-INSTANTIATE_TEST_SUITE_P(OfFixture, GgmlSearch, testing::Values("Q4_K", "Q5_K", "Q6_K"));
+INSTANTIATE_TEST_SUITE_P(OfFixture, GgmlSearch,
+                         testing::Values("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL"));
 
 class GgmlImportance : public GgmlSearch {};
 TEST_P(GgmlImportance, MakesErrorsNoLargerThanGgmls) {
@@ -124,7 +127,8 @@ TEST_P(GgmlImportance, OfNothingIsThatOfAll) {
     EXPECT_LE(errors_of_nothing[row], 1.02 * plain[row] + 0x1p-22 * mean_square(row)) << row;
 }
 INSTANTIATE_TEST_SUITE_P(OfFixture, GgmlImportance,
-                         testing::Values("Q4_K", "Q5_K", "Q6_K", "Q4_0", "Q4_1", "Q5_0", "Q5_1"));
+                         testing::Values("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "Q4_0", "Q4_1",
+                                         "Q5_0", "Q5_1"));
 
 TEST(GgmlQuantize, ImportanceLeavesQ8Alone) {
   std::vector<float> numbers(64), importance(64);
@@ -143,7 +147,22 @@ TEST(GgmlQuantize, KnowsTypesByName) {
   EXPECT_EQ(ggml::block_type_named("q4_k"), ggml::block_type(12));
   EXPECT_EQ(ggml::block_type_named("Q4_K_M"), nullptr);
   EXPECT_TRUE(ggml::can_quantize(*ggml::block_type_named("BF16")));
-  EXPECT_FALSE(ggml::can_quantize(*ggml::block_type_named("Q2_K")));
+  EXPECT_FALSE(ggml::can_quantize(*ggml::block_type_named("IQ4_XS")));
+}
+
+TEST(GgmlQuantize, FallsBackAsLlamaCppDoes) {
+  const auto name = [](const char* type, std::int64_t columns) {
+    return ggml::fitting_type(*ggml::block_type_named(type), columns).name;
+  };
+  EXPECT_EQ(name("Q4_K", 512), "Q4_K");
+  EXPECT_EQ(name("Q2_K", 96), "Q4_0");
+  EXPECT_EQ(name("Q3_K", 96), "Q4_0");
+  EXPECT_EQ(name("Q4_K", 96), "Q5_0");
+  EXPECT_EQ(name("Q5_K", 96), "Q5_1");
+  EXPECT_EQ(name("Q6_K", 96), "Q8_0");
+  EXPECT_EQ(name("Q6_K", 48), "F16");
+  EXPECT_EQ(name("Q8_0", 48), "F16");
+  EXPECT_EQ(name("Q8_0", 64), "Q8_0");
 }
 
 TEST(GgmlQuantize, ExtremeNumbersStayFinite) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace assay {
 namespace {
 
@@ -67,6 +69,27 @@ TEST(MixChooser, TakesTheFasterOfFormatsWhereTimeIsShort) {
   EXPECT_FALSE(MixChooser(table, 0.6).least_kl(30));
   EXPECT_EQ(MixChooser(table, 10).least_kl(30), (FormatChoice{0, 0, 0}));
   EXPECT_EQ(MixChooser(table, 1.0).least_bytes(0.04), (FormatChoice{1, 2, 2}));
+}
+
+// The best candidate of an item is none where its inputs are no whole number of the format's blocks.
+TEST(MixChooser, TakesNothingThatIsNotOffered) {
+  MixTable table{.other = {0}, .base_step = 1.0};
+  for (int i = 0; i < 3; ++i) table.options.push_back({{{10}, 0, -0.5}, {{20}, 0.3, 0}, {{40}, 0.1, 0.1}});
+  table.options[1][0] = {.bytes = {}, .is_offered = false};
+  EXPECT_EQ(table.offered()[1], (FormatChoice{1, 2}));
+  EXPECT_EQ(table.offered()[2], (FormatChoice{0, 1, 2}));
+  EXPECT_FALSE(table.is_offered_to_all(0));
+  EXPECT_TRUE(table.is_offered_to_all(1));
+  for (const double max_step : {std::numeric_limits<double>::infinity(), 10.0}) {
+    MixChooser chooser(table, max_step);
+    EXPECT_EQ(chooser.least_kl(45), (FormatChoice{0, 1, 0}));
+    EXPECT_EQ(chooser.least_kl(60), (FormatChoice{0, 2, 0}));
+    EXPECT_EQ(chooser.least_bytes(0.3), (FormatChoice{0, 1, 0}));
+    EXPECT_FALSE(chooser.least_kl(39));
+    EXPECT_EQ(chooser.neighbours_of({0, 1, 0}).back(), (FormatChoice{0, 2, 0}));
+  }
+  EXPECT_NEAR(MixChooser(table, 10).fastest_step(1000), 0, 1e-12);
+  for (const FormatChoice& each : exchanges_of(table, {1, 2, 1}, {}, 10)) EXPECT_NE(each[1], 0U);
 }
 
 }  // namespace

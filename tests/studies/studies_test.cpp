@@ -32,9 +32,9 @@ TEST(ResolveDtype, LabelsAreHonest) {
     resolve_dtype("flot16", cpu);
     FAIL();
   } catch (const UsageError& e) {
-    EXPECT_STREQ(e.what(),
-                 "precision: expected one of float32, float16, bfloat16, int8-dynamic, int8-static, "
-                 "llm-int8, nf4, fp4, nf4-dq, fp4-dq, int4-g128, found 'flot16'; the nearest is float16");
+    const std::string said = e.what();
+    EXPECT_TRUE(said.starts_with("precision: expected one of float32, float16, bfloat16, int8-dynamic, "));
+    EXPECT_TRUE(said.ends_with("q3_k, q2_k, found 'flot16'; the nearest is float16"));
   }
 }
 

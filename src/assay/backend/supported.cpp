@@ -20,17 +20,20 @@ bool is_served(const WeightFormat& format, std::span<const WeightFormat> served)
     const WeightFormat like =
         has_other_blocks && each.groups_cross_outputs ? with_block(each, format.inputs_per_scale) : each;
     return format == like ||
-           (is_quantized_to(each) && is_four_bit(like) && format == with_scale(like, ScaleType::bfloat16));
+           (has_wide_scales(each) && is_four_bit(like) && format == with_scale(like, ScaleType::bfloat16));
   });
 }
 
-// What checkpoints alone hold has no codes to be found for; with zero points, or permuted inputs, it has no
-// kernel that multiplies int8.
-void check_offsets(const WeightSpec& w) {
-  if (!is_quantized(w.format) || is_quantized_to(w.format)) return;
-  if (!w.is_stored_quantized)
+// What checkpoints alone hold has no codes to be found for, and those of blocks are found for whole ones;
+// with zero points, or permuted inputs, there is no kernel that multiplies int8.
+void check_blocks(const WeightSpec& w) {
+  if (!is_quantized(w.format) || has_wide_scales(w.format)) return;
+  if (!w.is_stored_quantized && !is_quantized_to(w.format))
     throw Error("weight '{}': weights are not quantized to {}, which checkpoints hold", w.name,
                 name_of(w.format));
+  if (const std::int64_t block = block_inputs(w.format); !w.is_stored_quantized && w.columns % block != 0)
+    throw Error("weight '{}': expected a multiple of {} inputs, which a block of {} has, found {}", w.name,
+                block, name_of(w.format), w.columns);
   if (w.arithmetic.activations == ActivationType::int8_per_group && !takes_int8_activations(w.format))
     throw FieldError("activations", "expected dtype beside weights in {}, found int8 (weight '{}')",
                      name_of(w.format), w.name);
@@ -43,7 +46,7 @@ void check_served(const Plan& plan, std::string_view backend, std::span<const We
     if (w.kind != WeightSpec::Kind::vector && !is_served(w.format, served))
       throw Error("weight '{}': the {} backend has no kernel for {}; it has kernels for {}", w.name, backend,
                   recipe_name_of(w.format), names_of(served));
-  for (const WeightSpec& w : plan.weights) check_offsets(w);
+  for (const WeightSpec& w : plan.weights) check_blocks(w);
 }
 
 void check_supported(const Plan& plan, std::string_view backend, int largest_head_dim) {

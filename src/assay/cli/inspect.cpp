@@ -217,6 +217,20 @@ std::string short_name(const Precision& stored) {
   return is_preset ? first : name_of(stored.weights);
 }
 
+// In every precision but those that quantize nothing of the model: blocks of GGUF may divide no weight's
+// inputs.
+nlohmann::ordered_json memory_of_precisions(const ModelSpec& spec, Backend& backend, Bytes usable) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const std::string& name : precision_names()) {
+    const ResolvedDtype resolved = resolve_dtype(name, Device{});
+    if (resolved.precision.has_fallbacks &&
+        coverage_of(plan_forward(spec, resolved.precision)).quantized == 0)
+      continue;
+    rows.push_back(memory_json(spec, backend, name, resolved, usable));
+  }
+  return rows;
+}
+
 nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector<TensorUse>& uses) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   const std::vector<CheckpointTensor> all = source.all();
@@ -301,8 +315,7 @@ int run_inspect(const InspectFlags& flags) {
   if (stored)
     memory.push_back(memory_json(spec, *backend, short_name(*stored), resolved_as(*stored), usable));
   else
-    for (const std::string& name : precision_names())
-      memory.push_back(memory_json(spec, *backend, name, resolve_dtype(name, Device{}), usable));
+    memory = memory_of_precisions(spec, *backend, usable);
   if (recipe)
     memory.push_back(memory_json(spec, *backend, "recipe", resolved_as(precision_of(*recipe)), usable));
   nlohmann::ordered_json json{{"path", source.path().string()},

@@ -114,9 +114,13 @@ int run_mix(const MixFlags& flags) {
   if (flags.shared.output.is_quiet) return 0;
   note(fmt::format("Each part was measured on {} tokens, all together on {}; the table is of {} others: {}",
                    mix.tokens_scored, mix.together.tokens, mix.tokens_held_out, mix.protocol));
+  for (const std::string& text : left_out_notes(view)) note(text);
   if (!flags.file.empty())
     note(fmt::format("Wrote {}: load it with --recipe {}{}", flags.file, flags.file,
                      flags.shared.baseline == "bfloat16" ? " --dtype bfloat16" : ""));
+  if (fits_gguf(view))
+    note(fmt::format("As a GGUF file: assay quantize {} OUT.gguf --recipe {}", model.base().id,
+                     flags.file.empty() ? "RECIPE.toml" : flags.file));
   return 0;
 }
 
@@ -135,13 +139,16 @@ void add_mix(CLI::App& app, int& exit_code) {
                    "memory or kl, or alone, token=8ms or tokens-per-s=120 of decode steps")
       ->required();
   command->add_option("--candidates", flags->candidates,
-                      "Formats to choose from, joined by commas [nf4,int8-dynamic,bfloat16]");
+                      "Formats to choose from, joined by commas; q3_k,q4_k,q5_k,q6_k,q8_0 for a GGUF file "
+                      "[nf4,int8-dynamic,bfloat16]");
   add_whole(*command, "--held-out-tokens", flags->held_out,
             "First tokens of the text's second half to measure on; 0: all [0]");
   add_whole(*command, "--exchanges", flags->exchanges,
             "Exchanges of two parts' formats to try where the sum of the parts misleads [12]");
   command->add_option("-o,--output", flags->file, "Recipe to write, in TOML [none: it is printed]");
-  command->footer("Example: assay mix demo --limit memory=3600KiB -o recipe.toml");
+  command->footer(
+      "Examples: assay mix demo --limit memory=3600KiB -o recipe.toml\n"
+      "          assay mix model --limit memory=4GiB --candidates q3_k,q4_k,q5_k,q6_k,q8_0 -o recipe.toml");
   command->callback([flags, &exit_code] { exit_code = run_mix(*flags); });
 }
 

@@ -8,6 +8,7 @@
 #include "assay/cli/console.h"
 #include "assay/cli/exchange_flags.h"
 #include "assay/config/recipe_file.h"
+#include "assay/quant/ggml_quantize.h"
 #include "assay/report/table.h"
 
 namespace assay::cli {
@@ -130,6 +131,7 @@ nlohmann::ordered_json parts_json(const MixView& view) {
     nlohmann::ordered_json formats = nlohmann::ordered_json::object();
     for (std::size_t f = 0; f < view.options.candidates.size(); ++f) {
       const MixOption& option = view.mix.table.options[i][f];
+      if (!option.is_offered) continue;
       nlohmann::ordered_json& own = formats[recipe_name_of(view.options.candidates[f])];
       own = {{"bytes", option.bytes.value}, {"kl", option.kl}};
       if (view.mix.table.base_step) own["step_change_s"] = option.step_change;
@@ -138,6 +140,13 @@ nlohmann::ordered_json parts_json(const MixView& view) {
                    {"chosen", recipe_name_of(view.options.candidates[view.mix.chosen.choice[i]])},
                    {"formats", formats}});
   }
+  return all;
+}
+
+nlohmann::ordered_json left_out_json(const MixView& view) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const LeftOutFormat& each : view.mix.left_out(view.options.candidates))
+    all.push_back({{"format", recipe_name_of(each.format)}, {"items", each.items}});
   return all;
 }
 
@@ -206,6 +215,24 @@ std::string mix_table_text(const MixView& view) {
   return report::to_text(table, terminal_width());
 }
 
+std::vector<std::string> left_out_notes(const MixView& view) {
+  std::vector<std::string> notes;
+  for (const LeftOutFormat& each : view.mix.left_out(view.options.candidates))
+    notes.push_back(fmt::format(
+        "{0} is not offered for {1} of {2} parts ({3}{4}), whose inputs are no multiple of the {5} of its "
+        "blocks; there is no recipe with all parts in it.",
+        recipe_name_of(each.format), each.items.size(), view.mix.items.size(), each.items.front(),
+        each.items.size() > 1 ? " is the first" : "", block_inputs(each.format)));
+  return notes;
+}
+
+bool fits_gguf(const MixView& view) {
+  return std::all_of(view.mix.chosen.choice.begin(), view.mix.chosen.choice.end(), [&](std::size_t f) {
+    const WeightFormat& format = view.options.candidates[f];
+    return !is_quantized(format) || ggml::written_type(format) != nullptr;
+  });
+}
+
 std::string mix_sentences(const MixView& view) {
   return contest_sentence(view.mix) + limit_sentence(view.mix, view.options.limit) +
          together_sentence(view.mix.together) + time_sentence(view) + slack_sentence(view);
@@ -229,6 +256,7 @@ nlohmann::ordered_json mix_json(const MixView& view, const std::string& model) {
   if (mix.table.base_step) json["baseline_step_s"] = *mix.table.base_step;
   json[has_slack_of_kl(view) ? "slack_kl" : "slack_bytes"] = mix.slack;
   json["beats_uniform"] = mix.has_beaten_all();
+  json["left_out"] = left_out_json(view);
   json["together"] = together_json(mix.together);
   json["neighbours"] = rows_json(mix.neighbours);
   json["uniform"] = rows_json(mix.uniform);

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -24,6 +25,10 @@ std::string mix_table_text(const MixView& view);
 // Whether the mix beats every uniform format of at most its size, what its limits became on the tokens held
 // out, whether the sum of the parts misled, and what was not proven: a line each.
 std::string mix_sentences(const MixView& view);
+// A sentence for each candidate that is not offered to all parts.
+std::vector<std::string> left_out_notes(const MixView& view);
+// Whether `assay quantize` writes the recipe as a GGUF file.
+bool fits_gguf(const MixView& view);
 nlohmann::ordered_json mix_json(const MixView& view, const std::string& model);
 
 }  // namespace assay::cli

@@ -75,6 +75,11 @@ int run_sensitivity(const SensitivityFlags& flags) {
   if (flags.shared.output.is_quiet) return 0;
   note(fmt::format("KL from {} with one item in {}, {}: {} tokens scored", found.baseline,
                    recipe_name_of(format), found.protocol, found.tokens_scored));
+  if (!found.left_out.empty())
+    note(fmt::format(
+        "{} left out, {} and the like: their inputs are no multiple of {}, which a block of {} has",
+        counted(std::ssize(found.left_out), "item"), found.left_out.front(), block_inputs(format),
+        recipe_name_of(format)));
   constexpr auto kFewest =
       statistics::kDivergenceBlock * static_cast<std::int64_t>(statistics::kMinForInterval);
   if (found.tokens_scored < kFewest)

@@ -136,6 +136,7 @@ nlohmann::ordered_json sensitivity_json(const Sensitivity& found, const std::str
           {"format", recipe_name_of(found.format)},
           {"protocol", found.protocol},
           {"tokens_scored", found.tokens_scored},
+          {"left_out", found.left_out},
           {"items", rows_json(found.items, true)},
           {"kinds", rows_json(found.kinds, false)},
           {"layers", rows_json(found.layers, false)},

@@ -54,7 +54,7 @@ void add_formats(std::vector<Field>& all) {
       {.key = "precision",
        .help =
            "Precision: float32, bfloat16, float16, int8-dynamic, int8-static, llm-int8, nf4, fp4, nf4-dq, "
-           "fp4-dq or int4-g128 [float32, or as the checkpoint is]",
+           "fp4-dq, int4-g128, or as GGUF q8_0 to q2_k [float32, or as stored]",
        .unset = "auto",
        .is_about_numbers = true},
       at(&RunConfig::precision),

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "assay/backend/backend.h"
+#include "assay/base/cpu.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/harness/make_case.h"
@@ -68,15 +69,19 @@ class Predictor {
 
   // Starting a worker, reading the files, converting or quantizing each weight, packing.
   double load_s_of(const RunConfig& configuration) {
-    constexpr double kStart_s = 0.15, kBytesPerSecond = 2e9, kConvert_s = 0.5e-9, kQuantize_s = 1.5e-9;
+    constexpr double kStart_s = 0.15, kBytesPerSecond = 2e9, kConvert_s = 0.5e-9, kQuantize_s = 1.5e-9,
+                     kSearch_s = 1e-7;  // by one thread
     const Peaks& peaks = peaks_for(configuration);
     const ContextModel model = context_.model_of(configuration);
     const ModelSource& source = model.source ? *model.source : source_;
     const auto weights = static_cast<double>(peaks.plan.parameters());
     const bool is_made = peaks.precision.is_quantized() && !peaks.precision.is_stored;
+    const double made_s = peaks.precision.has_any(is_searched_for)
+                              ? kSearch_s / configuration.threads.value_or(default_thread_count())
+                              : kQuantize_s;
     double all = kStart_s + static_cast<double>(source.weight_file_bytes()) / kBytesPerSecond +
                  static_cast<double>(cost_of_step(peaks.plan).weight_bytes.value) / kBytesPerSecond +
-                 weights * (is_made ? kQuantize_s : kConvert_s);
+                 weights * (is_made ? made_s : kConvert_s);
     if (peaks.precision.needs_calibration()) all += calibration_s_of(peaks);
     return all;
   }

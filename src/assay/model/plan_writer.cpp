@@ -55,7 +55,7 @@ BufferId PlanWriter::buffer(std::string name, std::int64_t columns) {
 
 WeightId PlanWriter::weight(WeightSpec spec) {
   // Scales that are weights of the file lose nothing in its type.
-  if (spec_.has_bfloat16_weights && is_four_bit(spec.format) && is_quantized_to(spec.format) &&
+  if (spec_.has_bfloat16_weights && is_four_bit(spec.format) && has_wide_scales(spec.format) &&
       !has_nested_scales(spec.format) && !spec.is_stored_quantized)
     spec.format = with_scale(spec.format, ScaleType::bfloat16);
   plan_.weights.push_back(std::move(spec));
@@ -155,7 +155,7 @@ bool PlanWriter::are_alike(const std::vector<Module>& modules) const {
 void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, BufferId out,
                            std::int64_t out_column, const LinearUse& use) {
   const std::string name = joined_name(modules);
-  const WeightFormat format = precision_.format_of(modules.front().name);
+  const WeightFormat format = precision_.format_of(modules.front().name, columns(in));
   const MatmulArithmetic arithmetic = precision_.arithmetic_of(format);
   const bool is_in = is_quantized(format), is_stored = is_in && precision_.is_stored;
   std::int64_t outputs = 0;
@@ -185,8 +185,7 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
               .arithmetic = arithmetic,
               .is_stored_quantized = is_stored,
               .allows_non_finite = precision_.allows_non_finite,
-              .why_not_quantized = is_in ? std::string_view()
-                                         : precision_.why_not_quantized(modules.front().name).value_or(""),
+              .why_not_quantized = is_in ? std::string_view() : why_not_quantized(modules.front().name),
               .run_rows = modules.front().run_rows,
               .run_outputs = modules.front().run_outputs});
   if (has_bias)
@@ -201,6 +200,11 @@ void PlanWriter::linear_of(const std::vector<Module>& modules, BufferId in, Buff
       is_in && found != calibration_.end())
     calibrate(op, found->second, use.is_input_shared);
   add(name, OpClass::linear, std::move(op));
+}
+
+std::string_view PlanWriter::why_not_quantized(std::string_view module) const {
+  if (const auto why = precision_.why_not_quantized(module)) return *why;
+  return is_quantized(precision_.format_of(module)) ? "its inputs are no whole number of blocks" : "";
 }
 
 void PlanWriter::calibrate(LinearOp& op, const InputCalibration& found, bool is_input_shared) {

@@ -59,6 +59,8 @@ class PlanWriter {
   NormOp norm_op(const std::string& module, BufferId in, BufferId out, std::int64_t size, bool has_bias);
   LmHead head_over(BufferId hidden);
   bool are_alike(const std::vector<Module>& modules) const;
+  // Empty where the precision quantizes no module.
+  std::string_view why_not_quantized(std::string_view module) const;
   void linear_of(const std::vector<Module>& modules, BufferId in, BufferId out, std::int64_t out_column,
                  const LinearUse& use);
   void calibrate(LinearOp& op, const InputCalibration& found, bool is_input_shared);

@@ -1,6 +1,7 @@
 #include "assay/quant/format.h"
 
 #include "assay/base/format.h"
+#include "assay/quant/ggml_quantize.h"
 
 namespace assay {
 
@@ -105,6 +106,10 @@ std::string name_of(const WeightFormat& format, std::string_view NamedFormat::*n
 }
 
 }  // namespace
+
+bool is_quantized_to(const WeightFormat& f) {
+  return has_wide_scales(f) || ggml::written_type(f) != nullptr;
+}
 
 std::string name_of(const WeightFormat& format) {
   return name_of(format, &NamedFormat::name);

@@ -41,8 +41,8 @@ inline constexpr WeightFormat kFp4Dq = in_blocks_of_64(ElementType::fp4, ScaleTy
 inline constexpr WeightFormat kInt4G128 = {
     .element = ElementType::integer, .bits = 4, .scale = ScaleType::float32, .inputs_per_scale = 128};
 
-// Formats that checkpoints bring, and to which no weight is quantized here. First llama.cpp's, under its
-// names (quant/ggml_blocks.h): a float16 scale, and maybe a minimum, per 32 inputs.
+// Formats of checkpoints. First llama.cpp's, under its names (quant/ggml_blocks.h), to most of which weights
+// are quantized here too: a float16 scale, and maybe a minimum, per 32 inputs.
 constexpr WeightFormat of_32_inputs(ElementType element, int bits, Offset offset = Offset::none) {
   return {.element = element,
           .bits = bits,
@@ -109,19 +109,31 @@ constexpr bool is_four_bit(const WeightFormat& f) {
 constexpr bool has_offsets(const WeightFormat& f) {
   return f.offset != Offset::none || f.has_input_groups;
 }
-// Whether weights become this format here, beside those that checkpoints hold in it.
-constexpr bool is_quantized_to(const WeightFormat& f) {
+// Those of bitsandbytes and our own: no offsets, and scales as wide as numbers that are computed with.
+constexpr bool has_wide_scales(const WeightFormat& f) {
   return is_quantized(f) && !has_offsets(f) &&
          (f.scale == ScaleType::float32 || f.scale == ScaleType::bfloat16 ||
           f.scale == ScaleType::double_int8);
 }
+// Whether weights become this format here, beside those that checkpoints hold in it: those with wide scales,
+// and the block types of GGUF that are written (quant/ggml_quantize.h).
+bool is_quantized_to(const WeightFormat& f);
+// Those of them whose codes and scales are searched for, which takes a hundred times as long.
+constexpr bool is_searched_for(const WeightFormat& f) {
+  return f.inputs_per_super_block > 0 || f.element == ElementType::iq4_nl;
+}
 // With int8 activations, where those are asked for.
 constexpr bool is_multiplied_as_bytes(const WeightFormat& f) {
-  return is_four_bit(f) && is_quantized_to(f);
+  return is_four_bit(f) && has_wide_scales(f);
 }
 // Formats of checkpoints whose scales and minima are held in the types that the checkpoint has them in.
 constexpr bool holds_stored_scales(const WeightFormat& f) {
-  return is_grouped(f) && !is_quantized_to(f) && f.offset != Offset::zero_point && !f.has_input_groups;
+  return is_grouped(f) && !has_wide_scales(f) && f.offset != Offset::zero_point && !f.has_input_groups;
+}
+// The inputs of a matrix are a multiple of this: whole blocks of GGUF. 1: any number.
+constexpr std::int64_t block_inputs(const WeightFormat& f) {
+  if (f.inputs_per_super_block > 0) return f.inputs_per_super_block;
+  return holds_stored_scales(f) ? f.inputs_per_scale : 1;
 }
 // Activations beside them may be int8, with a scale per token and group of inputs: the weights' own, or so
 // many beside scales as stored.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "assay/quant/ggml_search.h"
 #include "assay/tensor/half.h"
@@ -13,7 +14,7 @@ namespace assay::ggml {
 
 namespace {
 
-enum class Level { f32, f16, bf16, q8_0, symmetric, with_minimum, searched };
+enum class Level { f32, f16, bf16, q8_0, symmetric, with_minimum, searched, table };
 
 struct WrittenType {
   std::string_view name;
@@ -24,9 +25,10 @@ struct WrittenType {
 constexpr WrittenType kWrittenTypes[] = {{"F32", Level::f32},           {"F16", Level::f16},
                                          {"Q4_0", Level::symmetric, 4}, {"Q4_1", Level::with_minimum, 4},
                                          {"Q5_0", Level::symmetric, 5}, {"Q5_1", Level::with_minimum, 5},
-                                         {"Q8_0", Level::q8_0},         {"Q4_K", Level::searched, 4},
+                                         {"Q8_0", Level::q8_0},         {"Q2_K", Level::searched, 2},
+                                         {"Q3_K", Level::searched, 3},  {"Q4_K", Level::searched, 4},
                                          {"Q5_K", Level::searched, 5},  {"Q6_K", Level::searched, 6},
-                                         {"BF16", Level::bf16}};
+                                         {"IQ4_NL", Level::table, 4},   {"BF16", Level::bf16}};
 
 const WrittenType* written(const BlockType& type) {
   const auto* at = std::find_if(std::begin(kWrittenTypes), std::end(kWrittenTypes),
@@ -110,12 +112,14 @@ void weigh_row(const WrittenType& how, std::int64_t block, std::span<const float
     for (const float each : part) sum += static_cast<double>(each) * static_cast<double>(each);
     return sum / static_cast<double>(part.size());
   };
-  const bool is_super = how.level == Level::searched, is_plain = is_super && how.bits == 6;
-  double variance = is_super ? 0 : mean_square(x);
+  const bool is_of_block = how.level == Level::searched || how.level == Level::table,
+             is_plain = how.level == Level::searched && how.bits == 6;
+  const double blocks_variance = how.bits == 2 ? 1 : 2;  // times the mean square of a block
+  double variance = is_of_block ? 0 : mean_square(x);
   weights.resize(x.size());
   for (std::size_t at = 0; at < x.size(); at += static_cast<std::size_t>(block)) {
     const std::span<const float> own = x.subspan(at, static_cast<std::size_t>(block));
-    if (is_super) variance = 2 * mean_square(own);
+    if (is_of_block) variance = blocks_variance * mean_square(own);
     double largest = 0;
     const auto weight = [&](std::size_t i) {
       const double more = variance + static_cast<double>(own[i]) * static_cast<double>(own[i]);
@@ -125,6 +129,12 @@ void weigh_row(const WrittenType& how, std::int64_t block, std::span<const float
     for (std::size_t i = 0; i < own.size(); ++i)
       weights[at + i] = largest > 0 ? static_cast<float>(weight(i) / largest) : 1.0F;
   }
+}
+
+void put_table_codes(const float* x, const float* weights, std::byte* block) {
+  const SmallBlock found = search_iq4_nl(x, weights);
+  put_half(found.scale, block);
+  put_small_codes(4, found.codes, block + 2);
 }
 
 void write_plain(Level level, std::span<const float> values, std::byte* out) {
@@ -156,6 +166,22 @@ bool can_quantize(const BlockType& type) {
   return written(type) != nullptr;
 }
 
+const BlockType* written_type(const WeightFormat& format) {
+  for (const WrittenType& each : kWrittenTypes)
+    if (const BlockType* type = block_type_named(each.name); type->format == format) return type;
+  return nullptr;
+}
+
+const BlockType& fitting_type(const BlockType& type, std::int64_t columns) {
+  const auto fits = [&](const BlockType& each) { return columns % each.elements == 0; };
+  if (fits(type)) return type;
+  constexpr std::pair<std::string_view, std::string_view> kNext[] = {
+      {"Q2_K", "Q4_0"}, {"Q3_K", "Q4_0"}, {"Q4_K", "Q5_0"}, {"Q5_K", "Q5_1"}, {"Q6_K", "Q8_0"}};
+  for (const auto& [name, next] : kNext)
+    if (const BlockType& other = *block_type_named(next); name == type.name && fits(other)) return other;
+  return *block_type_named("F16");
+}
+
 std::vector<std::string> quantized_types() {
   std::vector<std::string> names;
   for (const WrittenType& each : kWrittenTypes) names.emplace_back(each.name);
@@ -180,6 +206,8 @@ void quantize(const BlockType& type, std::int64_t columns, std::span<const float
       quantize_q8_0(x, blocks);
     else if (how.level == Level::searched)
       search_super_block(how.bits, x, w, blocks);
+    else if (how.level == Level::table)
+      put_table_codes(x, w, blocks);
     else if (w != nullptr)
       put_searched(how.bits, has_minimum, x, w, blocks);
     else if (has_minimum)

@@ -1,5 +1,5 @@
 // Numbers to the tensor types of GGUF, the way back from ggml_blocks.h. Types with a scale per 32 elements
-// are written byte for byte as ggml's quantize_row_*_ref does; those with super-blocks, and with an
+// are written byte for byte as ggml's quantize_row_*_ref does; those with super-blocks, IQ4_NL, and with an
 // importance matrix all but Q8_0, are searched for the least squared error, in a way of our own
 // (ggml_search.h).
 #pragma once
@@ -18,6 +18,11 @@ namespace assay::ggml {
 const BlockType* block_type_named(std::string_view name);
 // Whether quantize() writes the type.
 bool can_quantize(const BlockType& type);
+// The type that it writes for a format; null where there is none, as of plain numbers.
+const BlockType* written_type(const WeightFormat& format);
+// What llama.cpp falls back to for rows that are no whole number of the type's blocks: the type itself where
+// they are, else a type with blocks of 32, else F16.
+const BlockType& fitting_type(const BlockType& type, std::int64_t columns);
 // The names of all that it writes, in the order of their ids.
 std::vector<std::string> quantized_types();
 

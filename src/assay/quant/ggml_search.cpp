@@ -12,7 +12,6 @@ namespace assay::ggml {
 namespace {
 
 constexpr int kSuperBlock = 256, kLanes = 8, kRounds = 4;
-constexpr int kLargestMinimumScale = 63;  // the highest of six bits
 
 // To the nearest whole number, ties to even, of magnitudes below 2^22: adding and taking off leaves no bits
 // behind the point. Loops of it become vector instructions.
@@ -149,7 +148,8 @@ struct SuperBlock {
 struct Limits {
   float low, high;            // codes
   int low_scale, high_scale;  // whole scales of groups
-  bool has_minimum;
+  int high_minimum;           // the largest whole minimum; 0: the type has none
+  bool has_minimum() const { return high_minimum > 0; }
 };
 
 template <int groups>
@@ -163,7 +163,7 @@ class SuperBlockSearch {
     float furthest = 0,
           deepest = 0;  // the scale of largest magnitude, with its sign, and the largest minimum
     for (int g = 0; g < groups; ++g) {
-      wanted_[g] = limits_.has_minimum
+      wanted_[g] = limits_.has_minimum()
                        ? best_with_minimum<kSize, kUsualSteps>(group(g), limits_.high, Minimum::positive)
                        : best_symmetric<kSize>(group(g), limits_.low, limits_.high);
       if (std::abs(wanted_[g].scale) > std::abs(furthest)) furthest = wanted_[g].scale;
@@ -171,7 +171,8 @@ class SuperBlockSearch {
     }
     // The lowest whole scale is the one further from zero, where there are negative ones.
     const auto whole = static_cast<float>(limits_.low_scale < 0 ? limits_.low_scale : limits_.high_scale);
-    SuperBlock<groups> best = with_factors(furthest / whole, deepest / kLargestMinimumScale, nullptr);
+    const auto highest = static_cast<float>(std::max(1, limits_.high_minimum));
+    SuperBlock<groups> best = with_factors(furthest / whole, deepest / highest, nullptr);
     for (int round = 0; round < kRounds; ++round) {
       const ScaleAndMinimum factors = fitted_factors(best);
       const SuperBlock<groups> next = with_factors(factors.scale, factors.minimum, &best);
@@ -206,11 +207,11 @@ class SuperBlockSearch {
 
   float best_around(int g, int scale, int minimum, SuperBlock<groups>& block) const {
     float codes[kSize], least = -1;
-    const int reach = limits_.has_minimum ? 1 : 0;
+    const int reach = limits_.has_minimum() ? 1 : 0;
     for (int s = scale - 1; s <= scale + 1; ++s)
       for (int m = minimum - reach; m <= minimum + reach; ++m) {
         const int tried = std::clamp(s, limits_.low_scale, limits_.high_scale),
-                  tried_minimum = std::clamp(m, 0, kLargestMinimumScale);
+                  tried_minimum = std::clamp(m, 0, limits_.high_minimum);
         const float error = exact_error<kSize>(group(g), block.factor * static_cast<float>(tried),
                                                block.minimum_factor * static_cast<float>(tried_minimum),
                                                limits_.low, limits_.high, codes);
@@ -301,6 +302,36 @@ void put_six_bits(const SuperBlock<16>& block, std::byte* out) {
   put_factor(block.factor, out + 208);
 }
 
+// Two bits of each code, four codes to a byte; of three bits, what is above them goes elsewhere.
+void put_low_pairs(const float* codes, int zero, std::byte* q) {
+  for (int e = 0; e < kSuperBlock; ++e) {
+    const int code = static_cast<int>(codes[e]) + zero, half = e / 128, part = e % 128 / 32, l = e % 32;
+    q[32 * half + l] |= byte_of_bits((code & 3) << 2 * part);
+  }
+}
+
+void put_two_bits(const SuperBlock<16>& block, std::byte* out) {
+  std::memset(out, 0, 80);
+  for (int g = 0; g < 16; ++g) out[g] = byte_of_bits(block.scales[g] | block.minima[g] << 4);
+  put_low_pairs(block.codes, 0, out + 16);
+  put_factor(block.factor, out + 80);
+  put_factor(block.minimum_factor, out + 82);
+}
+
+void put_three_bits(const SuperBlock<16>& block, std::byte* out) {
+  constexpr int kZero = 4, kZeroScale = 32;
+  std::memset(out, 0, 108);
+  for (int e = 0; e < kSuperBlock; ++e)
+    out[e % 32] |= byte_of_bits((static_cast<int>(block.codes[e]) + kZero) >> 2 << e / 32);
+  put_low_pairs(block.codes, kZero, out + 32);
+  for (int g = 0; g < 16; ++g) {
+    const int scale = block.scales[g] + kZeroScale;
+    out[96 + g % 8] |= byte_of_bits((scale & 15) << (g < 8 ? 0 : 4));
+    out[104 + g % 4] |= byte_of_bits(scale >> 4 << 2 * (g / 4));
+  }
+  put_factor(block.factor, out + 108);
+}
+
 }  // namespace
 
 SmallBlock search_small_block(int bits, bool has_minimum, const float* x, const float* weights) {
@@ -335,10 +366,11 @@ void search_super_block(int bits, const float* x, const float* weights, std::byt
     std::fill_n(ones, kSuperBlock, 1.0F);
     weights = ones;
   }
-  if (bits == 6)
-    return put_six_bits(SuperBlockSearch<16>(x, weights, {-32, 31, -128, 127, false}).run(), block);
+  if (bits == 6) return put_six_bits(SuperBlockSearch<16>(x, weights, {-32, 31, -128, 127, 0}).run(), block);
+  if (bits == 3) return put_three_bits(SuperBlockSearch<16>(x, weights, {-4, 3, -32, 31, 0}).run(), block);
+  if (bits == 2) return put_two_bits(SuperBlockSearch<16>(x, weights, {0, 3, 0, 15, 15}).run(), block);
   const float most = bits == 5 ? 31 : 15;
-  put_k_block(bits, SuperBlockSearch<8>(x, weights, {0, most, 0, 63, true}).run(), block);
+  put_k_block(bits, SuperBlockSearch<8>(x, weights, {0, most, 0, 63, 63}).run(), block);
 }
 
 }  // namespace assay::ggml

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "assay/base/error.h"
+#include "assay/quant/ggml_quantize.h"
 
 namespace assay {
 
@@ -30,6 +31,15 @@ constexpr PresetEntry kPresets[] = {
     {"nf4-dq", {"", ""}, formats::kNf4Dq},
     {"fp4-dq", {"", ""}, formats::kFp4Dq},
     {"int4-g128", {"int4", ""}, formats::kInt4G128},
+    {"q8_0", {"", ""}, formats::kQ8_0},
+    {"q6_k", {"", ""}, formats::kQ6K},
+    {"q5_k", {"", ""}, formats::kQ5K},
+    {"q5_0", {"", ""}, formats::kQ5_0},
+    {"q4_k", {"", ""}, formats::kQ4K},
+    {"q4_0", {"", ""}, formats::kQ4_0},
+    {"iq4_nl", {"", ""}, formats::kIq4Nl},
+    {"q3_k", {"", ""}, formats::kQ3K},
+    {"q2_k", {"", ""}, formats::kQ2K},
 };
 
 std::string lower(std::string_view text) {
@@ -132,6 +142,13 @@ WeightFormat Precision::format_of(std::string_view module) const {
   return assay::is_quantized(own) && why_not_quantized(module) ? dtype : own;
 }
 
+WeightFormat Precision::format_of(std::string_view module, std::int64_t inputs) const {
+  const WeightFormat own = format_of(module);
+  if (!has_fallbacks || is_stored || inputs % block_inputs(own) == 0) return own;
+  const ggml::BlockType* type = ggml::written_type(own);
+  return type == nullptr ? own : ggml::fitting_type(*type, inputs).format.value_or(dtype);
+}
+
 std::vector<std::string> precision_names() {
   std::vector<std::string> names;
   for (const PresetEntry& preset : kPresets) names.emplace_back(preset.name);
@@ -190,6 +207,7 @@ Precision precision_of(Preset preset) {
   }
   if (preset == Preset::bfloat16 || preset == Preset::float16) precision.bytes_per_parameter = 2;
   if (preset == Preset::int8_static) precision.input_scale = InputScale::calibrated;
+  precision.has_fallbacks = block_inputs(precision.weights) > 1;
   return precision;
 }
 

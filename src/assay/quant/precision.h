@@ -48,7 +48,17 @@ enum class Preset {
   fp4,
   nf4_dq,
   fp4_dq,
-  int4_g128
+  int4_g128,
+  // Block types of GGUF.
+  q8_0,
+  q6_k,
+  q5_k,
+  q5_0,
+  q4_k,
+  q4_0,
+  iq4_nl,
+  q3_k,
+  q2_k
 };
 std::string_view name_of(Preset preset);  // "int8-dynamic"
 // By its name or an alias, any case. Throws FieldError with the list and the nearest name.
@@ -75,6 +85,9 @@ struct Precision {
   float outlier_threshold = 6;     // for llm_int8; 0 = no outlier columns
   ModuleSelection modules;         // those of the blocks that are quantized
   bool allows_non_finite = false;  // NaN and infinity are quantized as 0; else they are an error
+  // Matrices whose inputs are no whole number of GGUF's blocks get the type that llama.cpp falls back to, or
+  // dtype; else they are an error.
+  bool has_fallbacks = false;
 
   InputScale input_scale = InputScale::per_token;  // that int8 activations have
   Calibrator calibrator = Calibrator::percentile;  // that calibrated ones are found by
@@ -99,8 +112,9 @@ struct Precision {
   bool is_quantized() const;
   // Why a module of the blocks is not quantized by a quantized precision; none where it is.
   std::optional<std::string_view> why_not_quantized(std::string_view module) const;
-  // The format of a module's matrix.
+  // The format of a module's matrix; with so many inputs, what it falls back to.
   WeightFormat format_of(std::string_view module) const;
+  WeightFormat format_of(std::string_view module, std::int64_t inputs) const;
   // What a matrix of the blocks in this format is multiplied in.
   MatmulArithmetic arithmetic_of(const WeightFormat& format) const;
   // The same of the LM head, whose int8 activations have a scale per token.

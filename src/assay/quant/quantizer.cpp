@@ -6,8 +6,10 @@
 #include <numeric>
 
 #include "assay/base/error.h"
+#include "assay/quant/ggml_quantize.h"
 #include "assay/quant/int4.h"
 #include "assay/quant/int8.h"
+#include "assay/quant/magnitude.h"
 #include "assay/tensor/half.h"
 
 namespace assay {
@@ -99,6 +101,49 @@ std::int64_t quantize_rows(const WeightFormat& format, bool allows_non_finite, c
     else
       quantize_int4(values.subspan(first, width), format.inputs_per_scale, codes + first, scale);
   }
+  return replaced;
+}
+
+BlockFactors::BlockFactors(const WeightFormat& format, std::int64_t rows, std::int64_t columns) {
+  const bool has_minima = format.offset == Offset::minimum;
+  const auto groups = static_cast<std::size_t>(ScaleLayout(format, rows, columns).count);
+  if (format.inputs_per_super_block == 0) {
+    scales.resize(groups);
+    offsets.resize(has_minima ? groups : 0);
+    return;
+  }
+  const auto blocks = static_cast<std::size_t>(rows * (columns / format.inputs_per_super_block));
+  super_blocks.scales.resize(groups);
+  super_blocks.scale_factors.resize(blocks);
+  super_blocks.minima.resize(has_minima ? groups : 0);
+  super_blocks.minimum_factors.resize(has_minima ? blocks : 0);
+}
+
+std::int64_t quantize_rows_to_blocks(const WeightFormat& format, bool allows_non_finite,
+                                     const std::string& where, std::int64_t columns, std::int64_t first_row,
+                                     std::span<float> values, std::uint8_t* codes, BlockFactors& factors) {
+  const ggml::BlockType& type = *ggml::written_type(format);
+  const std::int64_t replaced = checked_finite(allows_non_finite, where, values);
+  if (const float largest = largest_magnitude(values); largest > ggml::kLargestQuantized)
+    throw Error("{}: expected numbers up to {}, which {} holds, found {}", where, ggml::kLargestQuantized,
+                recipe_name_of(format), largest);
+  const auto elements = static_cast<std::size_t>(type.elements);
+  std::vector<std::byte> blocks(values.size() / elements * static_cast<std::size_t>(type.bytes));
+  ggml::quantize(type, columns, values, {}, blocks.data());
+  ggml::read_codes(type, blocks, codes);
+  const std::int64_t group = first_row * (columns / format.inputs_per_scale);
+  const auto at = [](auto& numbers, std::int64_t first) {
+    return numbers.empty() ? nullptr : numbers.data() + first;
+  };
+  if (format.inputs_per_super_block == 0) {
+    ggml::read_scales(type, blocks, at(factors.scales, group), at(factors.offsets, group));
+    return replaced;
+  }
+  SuperBlocks& super = factors.super_blocks;
+  const std::int64_t block = first_row * (columns / format.inputs_per_super_block);
+  ggml::read_super_blocks(type, blocks,
+                          {at(super.scales, group), at(super.minima, group), at(super.scale_factors, block),
+                           at(super.minimum_factors, block)});
   return replaced;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/quant/code_values.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/precision.h"
 
@@ -43,7 +44,22 @@ float dequantized(const WeightFormat& format, std::uint8_t code, float scale);
 // allowed; returns how many they were. Throws Error, which `where` begins, where they are not.
 std::int64_t quantize_rows(const WeightFormat& format, bool allows_non_finite, const std::string& where,
                            std::int64_t columns, std::span<float> values, std::uint8_t* codes, float* scales);
-// The scales that it would find, of a 4-bit format in blocks of 64.
+// What a matrix in a block type of GGUF has beside codes: scales, and offsets where the format has minima, in
+// the order of ScaleLayout; of formats with super-blocks these alone.
+struct BlockFactors {
+  BlockFactors() = default;
+  BlockFactors(const WeightFormat& format, std::int64_t rows, std::int64_t columns);
+
+  std::vector<float> scales, offsets;
+  SuperBlocks super_blocks;
+};
+// The same for those types that are written (quant/ggml_quantize.h): the codes, and the factors of rows from
+// `first_row` on, that a GGUF file with these blocks gives. Throws Error too for numbers that are too large
+// for float16.
+std::int64_t quantize_rows_to_blocks(const WeightFormat& format, bool allows_non_finite,
+                                     const std::string& where, std::int64_t columns, std::int64_t first_row,
+                                     std::span<float> values, std::uint8_t* codes, BlockFactors& factors);
+// The scales that quantize_rows() would find, of a 4-bit format in blocks of 64.
 void find_block_scales(bool allows_non_finite, const std::string& where, std::span<float> values,
                        float* scales);
 

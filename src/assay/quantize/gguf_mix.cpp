@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "assay/base/error.h"
 #include "assay/quant/ggml_quantize.h"
@@ -78,21 +79,13 @@ std::string_view type_in_mix(std::string_view base, bool has_more_bits, std::str
 }
 
 // For rows that are no whole number of blocks.
-std::string_view fitting(std::string_view type, std::int64_t columns) {
-  const auto fits = [&](std::string_view name) { return columns % named_type(name).elements == 0; };
-  if (fits(type)) return type;
-  if (type == "Q4_K") type = "Q5_0";
-  if (type == "Q5_K") type = "Q5_1";
-  if (type == "Q6_K") type = "Q8_0";
-  return fits(type) ? type : "F16";
+const ggml::BlockType& fitting(std::string_view type, std::int64_t columns) {
+  return ggml::fitting_type(named_type(type), columns);
 }
 
 // The type of a recipe's format.
 std::string_view type_of_format(const WeightFormat& format) {
-  for (const std::string& name : ggml::quantized_types()) {
-    const ggml::BlockType& type = named_type(name);
-    if (type.format && *type.format == format) return type.name;
-  }
+  if (const ggml::BlockType* type = ggml::written_type(format)) return type->name;
   if (format == formats::kFloat32) return "F32";
   if (format == formats::kFloat16) return "F16";
   if (format == formats::kBfloat16) return "BF16";
@@ -104,6 +97,10 @@ std::string_view type_of_format(const WeightFormat& format) {
 std::uint32_t file_type_of(std::string_view type) {
   for (const NamedMix& each : kNamedMixes)
     if (each.base == type && !each.has_more_bits) return each.file_type;
+  constexpr std::pair<std::string_view, std::uint32_t> kOthers[] = {
+      {"Q2_K", 10}, {"Q3_K", 11}, {"IQ4_NL", 25}};
+  for (const auto& [base, file_type] : kOthers)
+    if (base == type) return file_type;
   return 1;
 }
 
@@ -152,17 +149,15 @@ const ggml::BlockType& GgufMix::type_of(const GgufArchitecture& architecture, co
     const bool is_quantized = !is_plain(base_);
     if (has_importance_ && own.ends_with(".ffn_down.weight") && layer_of(own) < spec.layers / 8 &&
         (base_ == "Q4_0" || base_ == "Q5_0"))
-      return named_type(fitting(base_ == "Q4_0" ? "Q4_1" : "Q5_1", columns));
-    return named_type(fitting(
+      return fitting(base_ == "Q4_0" ? "Q4_1" : "Q5_1", columns);
+    return fitting(
         is_quantized ? type_in_mix(base_, has_more_bits_, architecture.name, spec, own, columns) : base_,
-        columns));
+        columns);
   }
-  if (own.starts_with("blk."))
-    return named_type(fitting(type_of_format(recipe_->format_of(module)), columns));
+  if (own.starts_with("blk.")) return fitting(type_of_format(recipe_->format_of(module)), columns);
   const bool is_head = own == "output.weight" || (spec.is_head_tied && own == "token_embd.weight");
   const std::string_view plain = spec.has_bfloat16_weights ? "BF16" : "F16";
-  return named_type(
-      fitting(is_head && recipe_->lm_head ? type_of_format(*recipe_->lm_head) : plain, columns));
+  return fitting(is_head && recipe_->lm_head ? type_of_format(*recipe_->lm_head) : plain, columns);
 }
 
 }  // namespace assay

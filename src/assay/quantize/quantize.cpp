@@ -120,7 +120,7 @@ class Job {
       if (field.is_set(config) && std::find(std::begin(kHeld), std::end(kHeld), field.key) == std::end(kHeld))
         throw FieldError(field.key, "it changes nothing of a folder: expected none");
     Precision precision = precision_of(config.precision.value_or(Preset::nf4));
-    if (!precision.is_quantized() || precision.weights == formats::kInt4G128)
+    if (!precision.is_quantized() || precision.weights == formats::kInt4G128 || precision.has_fallbacks)
       throw FieldError(
           "precision",
           "a folder can hold float32, bfloat16, nf4, fp4, nf4-dq, fp4-dq, llm-int8, int8-dynamic "

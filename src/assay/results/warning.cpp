@@ -21,6 +21,10 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::non_finite_weights, "non_finite_weights", "Weights that are not finite",
       "NaN or infinity among the weights was replaced."},
      "check the checkpoint"},
+    {{Kind::format_fallback, "format_fallback", "Weights in another format",
+      "Blocks of the format do not divide the inputs of some weights, which are in another, as in "
+      "llama.cpp."},
+     ""},
     {{Kind::bfloat16_emulated, "bfloat16_emulated", "bfloat16 without its arithmetic",
       "Values are stored in bfloat16, but the arithmetic is float32."},
      "use a processor with AMX or AVX-512 BF16 for bfloat16 arithmetic"},

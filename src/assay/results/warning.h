@@ -18,6 +18,7 @@ enum class WarningKind {
   // How a model was loaded.
   model_files,
   non_finite_weights,
+  format_fallback,
   bfloat16_emulated,
   mixed_arithmetic,
   tiles_refused,

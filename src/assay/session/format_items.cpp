@@ -134,6 +134,14 @@ const Plan& ItemExchange::plan_in(const WeightFormat& format) {
   return plans_.emplace(name, plan_forward(base_.model->spec(), precision)).first->second;
 }
 
+std::int64_t ItemExchange::inputs_of(std::size_t item) const {
+  return base_.model->program().plan().weight(items_.at(item).weight).columns;
+}
+
+bool ItemExchange::takes(std::size_t item, const WeightFormat& format) const {
+  return inputs_of(item) % block_inputs(format) == 0;
+}
+
 void ItemExchange::set(std::size_t item, const WeightFormat& format) {
   if (formats_.at(item) == format) return;
   try {

@@ -50,6 +50,10 @@ class ItemExchange {
   const LoadedModel& base() const { return base_; }
   const std::vector<FormatItem>& items() const { return items_; }
 
+  // Whether the item's inputs are whole blocks of the format, and how many inputs it has.
+  bool takes(std::size_t item, const WeightFormat& format) const;
+  std::int64_t inputs_of(std::size_t item) const;
+
   // Throws Error naming the item where a device does not run the format, or a weight cannot be quantized.
   void set(std::size_t item, const WeightFormat& format);
   void set_all(std::span<const WeightFormat> formats);  // one for each item

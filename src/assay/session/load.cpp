@@ -1,6 +1,7 @@
 #include "assay/session/load.h"
 
 #include <algorithm>
+#include <map>
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
@@ -55,10 +56,37 @@ Calibration calibrate_on_text(const std::shared_ptr<const ModelSource>& source, 
   return calibration;
 }
 
+// Weights whose inputs the blocks of the precision do not divide, and what they are in.
+std::optional<Warning> fallback_warning(const Precision& precision, const Plan& plan) {
+  if (!precision.has_fallbacks || precision.is_stored) return std::nullopt;
+  std::map<std::string, std::int64_t> others;
+  std::int64_t all = 0, other = 0;
+  for (const Op& op : plan.ops) {
+    const auto* product = std::get_if<LinearOp>(&op.kind);
+    if (product == nullptr || precision.why_not_quantized(product->modules.front())) continue;
+    const auto weights = std::ssize(product->modules);
+    const WeightFormat& format = plan.weight(product->weight).format;
+    all += weights;
+    if (format == precision.weights) continue;
+    other += weights;
+    others[recipe_name_of(format)] += weights;
+  }
+  if (other == 0) return std::nullopt;
+  std::vector<std::string> counts;
+  for (const auto& [format, weights] : others) counts.push_back(fmt::format("{} in {}", weights, format));
+  return Warning{WarningKind::format_fallback,
+                 fmt::format("{} of {} weights have inputs that blocks of {} ({}) do not divide, and are in "
+                             "other formats as llama.cpp has it: {}",
+                             other, all, block_inputs(precision.weights), recipe_name_of(precision.weights),
+                             fmt::join(counts, ", "))};
+}
+
 void add_warnings(LoadedModel& loaded, const ResolvedRun& run, const Backend& backend) {
   for (const std::string& text : loaded.model->warnings())
     loaded.warnings.push_back({WarningKind::model_files, text});
   for (Warning& warning : warnings_of(run, backend)) loaded.warnings.push_back(std::move(warning));
+  if (auto warning = fallback_warning(run.dtype.precision, loaded.model->program().plan()))
+    loaded.warnings.push_back(std::move(*warning));
   const std::int64_t vocab = loaded.model->spec().vocab;
   if (std::string text = left_out_of(
           generation_rules(loaded.model->source(), loaded.model->spec().end_tokens, vocab), false);

@@ -10,8 +10,6 @@ namespace assay {
 
 namespace {
 
-using statistics::KnapsackFront;
-
 constexpr double kMixLevel = 0.05;
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
@@ -24,6 +22,7 @@ class MixSearch {
     if (options.time_limit && options.limit.name == "agreement")
       throw FieldError("limit", "expected a time beside memory or kl, found it beside agreement");
     const auto most = static_cast<std::size_t>(options.item_tokens);
+    require_candidates();
     item_ids_ = most > 0 && most < chosen_by.size() ? chosen_by.first(most) : chosen_by;
     if (is_time_limit(options.limit)) max_step_ = step_bound(options.limit);
     if (options.time_limit) max_step_ = std::min(max_step_, step_bound(*options.time_limit));
@@ -46,7 +45,8 @@ class MixSearch {
       mix.neighbours.push_back(
           row_of(table_.sums_of(next).bytes < table_.sums_of(choice).bytes ? "smaller" : "larger", next));
     for (std::size_t f = 0; f < options_.candidates.size(); ++f)
-      mix.uniform.push_back(row_of(recipe_name_of(options_.candidates[f]), uniform(f)));
+      if (table_.is_offered_to_all(f))
+        mix.uniform.push_back(row_of(recipe_name_of(options_.candidates[f]), uniform(f)));
     std::stable_sort(mix.uniform.begin(), mix.uniform.end(),
                      [](const MixRow& a, const MixRow& b) { return a.bytes.value < b.bytes.value; });
     measure(mix);
@@ -63,6 +63,14 @@ class MixSearch {
     ++done_;
   }
 
+  void require_candidates() const {
+    for (std::size_t i = 0; i < model_.items().size(); ++i)
+      if (std::none_of(options_.candidates.begin(), options_.candidates.end(),
+                       [&](const WeightFormat& format) { return model_.takes(i, format); }))
+        throw Error("{}: its {} inputs are no whole number of blocks of any of {}", model_.items()[i].name,
+                    model_.inputs_of(i), names_of(options_.candidates));
+  }
+
   // Bytes are known before any score is.
   void require_room() {
     if (options_.limit.name != "memory") return;
@@ -70,7 +78,7 @@ class MixSearch {
     for (std::size_t i = 0; i < model_.items().size(); ++i) {
       std::int64_t least = std::numeric_limits<std::int64_t>::max();
       for (const WeightFormat& format : options_.candidates)
-        least = std::min(least, model_.bytes(i, format).value);
+        if (model_.takes(i, format)) least = std::min(least, model_.bytes(i, format).value);
       smallest.value += least;
     }
     const auto bytes = static_cast<double>(smallest.value);
@@ -115,7 +123,7 @@ class MixSearch {
 
   FormatChoice chosen(MixChooser& chooser) {
     const Limit& limit = options_.limit;
-    if (limit.name == "agreement") return chooser.front()->choice_of(point_of_agreement(*chooser.front()));
+    if (limit.name == "agreement") return chooser.choice_of(point_of_agreement(chooser));
     if (limit.name != "memory" && limit.name != "kl" && !is_time_limit(limit))
       throw FieldError("limit", "expected memory, kl, agreement, token or tokens-per-s, found '{}'",
                        limit.name);
@@ -130,20 +138,20 @@ class MixSearch {
                 text_of(limit), chooser.front()->points().back().loss);
   }
 
-  double agreement_at(const KnapsackFront& front, std::size_t point) {
+  double agreement_at(const MixChooser& chooser, std::size_t point) {
     progress("agreement of a mix");
-    return statistics::mean(tokens_of(front.choice_of(point), chosen_by_).same_top1);
+    return statistics::mean(tokens_of(chooser.choice_of(point), chosen_by_).same_top1);
   }
 
   // The last point keeps the limit, or none is known to; the first of those between that were measured to.
-  std::size_t point_of_agreement(const KnapsackFront& front) {
-    std::size_t high = front.points().size() - 1;
-    if (const double most = agreement_at(front, high); most < options_.limit.bound)
+  std::size_t point_of_agreement(const MixChooser& chooser) {
+    std::size_t high = chooser.front()->points().size() - 1;
+    if (const double most = agreement_at(chooser, high); most < options_.limit.bound)
       throw Error("limit {}: the recipe of the least KL of these candidates agrees in {:.1f} %",
                   text_of(options_.limit), 100 * most);
     for (std::size_t low = 0; low < high;) {
       const std::size_t middle = low + (high - low) / 2;
-      if (agreement_at(front, middle) >= options_.limit.bound)
+      if (agreement_at(chooser, middle) >= options_.limit.bound)
         high = middle;
       else
         low = middle + 1;
@@ -207,6 +215,7 @@ class MixSearch {
   void prefer_uniform(FormatChoice& choice, std::vector<double>& kl, MixTogether& together) {
     const double most = room_of(choice);
     for (std::size_t f = 0; f < options_.candidates.size(); ++f) {
+      if (!table_.is_offered_to_all(f)) continue;
       const FormatChoice all = uniform(f);
       const MixSums sums = table_.sums_of(all);
       if (all == choice || sums.bytes > most || sums.step > max_step_) continue;
@@ -230,7 +239,7 @@ class MixSearch {
 
   void measure(Mix& mix) {
     const TokenKl of_mix = measure_row(mix.chosen, &mix.protocol);
-    mix.tokens_scored = std::ssize(table_.options.front().front().tokens);
+    mix.tokens_scored = std::ssize(table_.predicted_tokens(mix.chosen.choice));
     mix.tokens_held_out = std::ssize(of_mix.kl);
     for (MixRow& row : mix.neighbours)
       row.against_mix = statistics::compare_divergence(of_mix.kl, measure_row(row).kl);
@@ -261,6 +270,17 @@ bool is_time_limit(const Limit& limit) {
 
 double step_bound(const Limit& limit) {
   return limit.name == "token" ? limit.bound / 1e3 : 1 / limit.bound;
+}
+
+std::vector<LeftOutFormat> Mix::left_out(std::span<const WeightFormat> candidates) const {
+  std::vector<LeftOutFormat> all;
+  for (std::size_t f = 0; f < candidates.size(); ++f) {
+    LeftOutFormat format{.format = candidates[f]};
+    for (std::size_t i = 0; i < items.size(); ++i)
+      if (!table.options[i][f].is_offered) format.items.push_back(items[i]);
+    if (!format.items.empty()) all.push_back(std::move(format));
+  }
+  return all;
 }
 
 bool Mix::is_uniform() const {

@@ -57,6 +57,13 @@ struct MixTogether {
   std::string uniform_instead = {};  // a uniform format within the limits that diverged less, taken instead
 };
 
+// A candidate that is not offered to some items, as their inputs are no whole number of its blocks; it is no
+// uniform format then.
+struct LeftOutFormat {
+  WeightFormat format;
+  std::vector<std::string> items = {};
+};
+
 struct Mix {
   MixRow chosen;
   std::vector<MixRow>
@@ -67,13 +74,15 @@ struct Mix {
   MixTogether together;
   std::string protocol;
   std::int64_t tokens_scored = 0, tokens_held_out = 0;
-  double slack = 0;             // MixChooser::slack()
+  double slack = 0;  // MixChooser::slack()
+  std::vector<LeftOutFormat> left_out(std::span<const WeightFormat> candidates) const;
   bool is_uniform() const;      // the mix is one of them
   bool has_beaten_all() const;  // there is a contest, and the mix diverges less in all of it
 };
 
 // Throws Error naming the smallest recipe, or the closest, where no choice keeps the limits, and as
-// ItemExchange does; FieldError for candidates and limits of another kind.
+// ItemExchange does, and naming an item whose inputs no candidate has blocks for; FieldError for candidates
+// and limits of another kind.
 Mix find_mix(ItemExchange& model, std::span<const TokenId> chosen_by, std::span<const TokenId> held_out,
              const MixOptions& options);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "assay/base/error.h"
@@ -33,6 +34,10 @@ MixTable score_items(ItemExchange& model, std::span<const TokenId> ids,
   for (std::size_t i = 0; i < model.items().size(); ++i) {
     table.options.emplace_back();
     for (const WeightFormat& format : candidates) {
+      if (!model.takes(i, format)) {
+        table.options.back().push_back({.bytes = {}, .is_offered = false});
+        continue;
+      }
       progress(fmt::format("{} in {}", model.items()[i].name, recipe_name_of(format)));
       model.set(i, format);
       TokenKl tokens = measure_tokens(model, ids, options);
@@ -49,14 +54,17 @@ void time_items(ItemExchange& model, std::span<const TokenId> prompt,
                 std::span<const WeightFormat> candidates, MixTable& table,
                 const std::function<void(const std::string&)>& progress) {
   // Kinds whose items take as many bytes have one size.
-  std::map<std::pair<std::string, std::int64_t>, std::vector<std::size_t>> kinds;
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::vector<std::size_t>> kinds;
   for (std::size_t i = 0; i < model.items().size(); ++i)
-    kinds[{model.items()[i].kind, model.bytes(i, model.base_format()).value}].push_back(i);
+    kinds[{model.items()[i].kind, model.bytes(i, model.base_format()).value, model.inputs_of(i)}].push_back(
+        i);
   std::vector<double> base;
   model.restore();
   for (const auto& [kind, members] : kinds)
     for (std::size_t f = 0; f < candidates.size(); ++f) {
-      progress(fmt::format("time of {} in {}", kind.first, recipe_name_of(candidates[f])));
+      const auto is_offered = [&](std::size_t i) { return table.options[i][f].is_offered; };
+      if (!std::all_of(members.begin(), members.end(), is_offered)) continue;
+      progress(fmt::format("time of {} in {}", std::get<0>(kind), recipe_name_of(candidates[f])));
       for (const std::size_t i : members) model.set(i, candidates[f]);
       const ItemExchange::StepTimes times = model.time_steps(prompt_of(prompt), kStepsOfKind);
       std::vector<double> changes;

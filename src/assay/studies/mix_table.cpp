@@ -19,7 +19,8 @@ std::vector<std::vector<statistics::KnapsackOption>> knapsack_of(const MixTable&
   std::vector<std::vector<statistics::KnapsackOption>> items;
   for (const std::vector<MixOption>& options : table.options) {
     items.emplace_back();
-    for (const MixOption& option : options) items.back().push_back({option.bytes.value, option.kl});
+    for (const MixOption& option : options)
+      if (option.is_offered) items.back().push_back({option.bytes.value, option.kl});
   }
   return items;
 }
@@ -47,11 +48,37 @@ std::vector<double> MixTable::predicted_tokens(const FormatChoice& choice) const
   return sums;
 }
 
-MixChooser::MixChooser(const MixTable& table, double max_step) : table_(table), max_step_(max_step) {
+std::vector<FormatChoice> MixTable::offered() const {
+  std::vector<FormatChoice> all;
+  for (const std::vector<MixOption>& candidates : options) {
+    all.emplace_back();
+    for (std::size_t f = 0; f < candidates.size(); ++f)
+      if (candidates[f].is_offered) all.back().push_back(f);
+  }
+  return all;
+}
+
+bool MixTable::is_offered_to_all(std::size_t candidate) const {
+  return std::all_of(options.begin(), options.end(),
+                     [&](const auto& item) { return item[candidate].is_offered; });
+}
+
+MixChooser::MixChooser(const MixTable& table, double max_step)
+    : table_(table), offered_(table.offered()), max_step_(max_step) {
   if (max_step == kUnbounded) {
     front_.emplace(knapsack_of(table));
     slack_ = static_cast<double>(front_->slack());
   }
+}
+
+FormatChoice MixChooser::candidates_at(const std::vector<std::size_t>& places) const {
+  FormatChoice choice;
+  for (std::size_t i = 0; i < places.size(); ++i) choice.push_back(offered_[i][places[i]]);
+  return choice;
+}
+
+FormatChoice MixChooser::choice_of(std::size_t point) const {
+  return candidates_at(front_->choice_of(point));
 }
 
 std::optional<FormatChoice> MixChooser::within_steps(bool counts_kl, double bound) {
@@ -59,6 +86,7 @@ std::optional<FormatChoice> MixChooser::within_steps(bool counts_kl, double boun
   for (const std::vector<MixOption>& options : table_.options) {
     items.emplace_back();
     for (const MixOption& option : options) {
+      if (!option.is_offered) continue;
       const auto bytes = static_cast<double>(option.bytes.value);
       items.back().push_back(
           {counts_kl ? option.kl : bytes, {counts_kl ? bytes : option.kl, option.step_change}});
@@ -68,7 +96,7 @@ std::optional<FormatChoice> MixChooser::within_steps(bool counts_kl, double boun
       items, {std::min(bound, kMostBytes), max_step_ - table_.base_step.value_or(0)});
   if (!found) return std::nullopt;
   slack_ = std::max(0.0, found->cost - found->bound);
-  return found->options;
+  return candidates_at(found->options);
 }
 
 std::optional<FormatChoice> MixChooser::least_kl(double max_bytes) {
@@ -76,13 +104,13 @@ std::optional<FormatChoice> MixChooser::least_kl(double max_bytes) {
   if (!front_) return within_steps(true, room);
   if (room < 0) return std::nullopt;
   const auto point = front_->within_bytes(static_cast<std::int64_t>(room));
-  return point ? std::optional(front_->choice_of(*point)) : std::nullopt;
+  return point ? std::optional(choice_of(*point)) : std::nullopt;
 }
 
 std::optional<FormatChoice> MixChooser::least_bytes(double max_kl) {
   if (!front_) return within_steps(false, max_kl);
   const auto point = front_->within_loss(max_kl);
-  return point ? std::optional(front_->choice_of(*point)) : std::nullopt;
+  return point ? std::optional(choice_of(*point)) : std::nullopt;
 }
 
 double MixChooser::fastest_step(double max_bytes) const {
@@ -90,7 +118,8 @@ double MixChooser::fastest_step(double max_bytes) const {
   for (const std::vector<MixOption>& options : table_.options) {
     items.emplace_back();
     for (const MixOption& option : options)
-      items.back().push_back({option.step_change, {static_cast<double>(option.bytes.value), 0}});
+      if (option.is_offered)
+        items.back().push_back({option.step_change, {static_cast<double>(option.bytes.value), 0}});
   }
   const double room = std::min(max_bytes - static_cast<double>(table_.other.value), kMostBytes);
   const auto found = statistics::choose_within(items, {room, 0});
@@ -107,8 +136,7 @@ std::vector<FormatChoice> MixChooser::neighbours_of(const FormatChoice& choice) 
     const auto next = std::find_if(points.begin(), points.end(), [&](const statistics::KnapsackPoint& point) {
       return static_cast<double>(point.bytes) >= items;
     });
-    if (next != points.end())
-      found.push_back(front_->choice_of(static_cast<std::size_t>(next - points.begin())));
+    if (next != points.end()) found.push_back(choice_of(static_cast<std::size_t>(next - points.begin())));
   } else {  // more room by doubling, until it is of use
     for (double share = kNeighbourShare; share < 1; share *= 2) {
       const auto larger = least_kl((1 + share) * bytes);
@@ -132,7 +160,7 @@ std::vector<FormatChoice> exchanges_of(const MixTable& table, const FormatChoice
     for (std::size_t o = 0; o < table.options[i].size(); ++o) {
       const MixOption &from = table.options[i][choice[i]], &to = table.options[i][o];
       const auto bytes = static_cast<double>(to.bytes.value - from.bytes.value);
-      if (bytes != 0)
+      if (to.is_offered && bytes != 0)
         (bytes < 0 ? narrower : wider)
             .push_back({i, o, bytes, to.kl - from.kl, to.step_change - from.step_change});
     }

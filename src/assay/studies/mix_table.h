@@ -22,6 +22,7 @@ struct MixOption {
   double kl = 0;                    // the item alone, mean over the tokens
   double step_change = 0;           // seconds that a decode step takes longer than the baseline's
   std::vector<double> tokens = {};  // the KL of each token
+  bool is_offered = true;  // else the item's inputs are no whole blocks of the format: it has no score
 };
 
 // The candidate of each item.
@@ -39,6 +40,9 @@ struct MixTable {
   MixSums sums_of(const FormatChoice& choice) const;
   // The sum of the items' KL, token by token.
   std::vector<double> predicted_tokens(const FormatChoice& choice) const;
+  // The candidates of each item that are offered, and whether every item is offered one of them.
+  std::vector<FormatChoice> offered() const;
+  bool is_offered_to_all(std::size_t candidate) const;
 };
 
 struct MixBounds {
@@ -60,14 +64,18 @@ class MixChooser {
   std::vector<FormatChoice> neighbours_of(const FormatChoice& choice);
 
   const std::optional<statistics::KnapsackFront>& front() const { return front_; }
+  FormatChoice choice_of(std::size_t point) const;  // a point on the front
   // By how much the last choice may miss the best: bytes of a front that was thinned; the KL (or, of
   // least_bytes(), the bytes) by which a choice with a bound on steps is not proven to be the best.
   double slack() const { return slack_; }
 
  private:
   std::optional<FormatChoice> within_steps(bool counts_kl, double bound);
+  // What the places among each item's offered candidates stand for.
+  FormatChoice candidates_at(const std::vector<std::size_t>& places) const;
 
   const MixTable& table_;
+  std::vector<FormatChoice> offered_;
   double max_step_, slack_ = 0;
   std::optional<statistics::KnapsackFront> front_;
 };

@@ -75,8 +75,14 @@ Sensitivity measure_sensitivity(ItemExchange& model, const WeightFormat& format,
   };
   SummedRows kinds, layers;
   std::vector<double> sum;
+  std::vector<WeightFormat> all;  // that the items have together
   model.restore();
   for (std::size_t i = 0; i < items.size(); ++i) {
+    all.push_back(model.takes(i, format) ? format : model.base_format());
+    if (!model.takes(i, format)) {
+      found.left_out.push_back(items[i].name);
+      continue;
+    }
     progress(items[i].name, static_cast<std::int64_t>(i));
     model.set(i, format);
     const TokenKl tokens = measure_tokens(model, ids, options, &found.protocol);
@@ -93,8 +99,11 @@ Sensitivity measure_sensitivity(ItemExchange& model, const WeightFormat& format,
     if (row.layer) layers.add(fmt::format("layer {}", *row.layer), row.layer, row, tokens.kl);
     add_to(sum, tokens.kl);
   }
+  if (found.items.empty())
+    throw Error("{}: no weight has a multiple of {} inputs, which a block of {} has", model.base().id,
+                block_inputs(format), recipe_name_of(format));
   progress("all together", passes - 1);
-  model.set_all(std::vector<WeightFormat>(items.size(), format));
+  model.set_all(all);
   const TokenKl together = measure_tokens(model, ids, options);
   model.restore();
   found.tokens_scored = std::ssize(together.kl);

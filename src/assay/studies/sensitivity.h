@@ -41,6 +41,7 @@ struct Sensitivity {
   std::string baseline = "float32";
   std::int64_t tokens_scored = 0;
   std::string protocol;
+  std::vector<std::string> left_out;   // items whose inputs are no whole number of the format's blocks
   std::vector<SensitivityRow> items;   // the largest KL first
   std::vector<SensitivityRow> kinds;   // sums, the largest first
   std::vector<SensitivityRow> layers;  // sums, by layer; items outside the layers are in none
@@ -56,7 +57,7 @@ inline constexpr double kAdditiveFactor = 1.2;
 bool adds_up(const Sensitivity& found);
 
 // Each item alone in the format, and then all together; the model is in the baseline's format again at the
-// end. Throws as ItemExchange does.
+// end. Throws as ItemExchange does, and Error where the format's blocks divide the inputs of no item.
 Sensitivity measure_sensitivity(ItemExchange& model, const WeightFormat& format, std::span<const TokenId> ids,
                                 const SensitivityOptions& options = {});
 

@@ -31,6 +31,10 @@ bool is_coded(const WeightSpec& spec) {
 bool has_super_blocks(const WeightSpec& spec) {
   return is_coded(spec) && spec.format.inputs_per_super_block > 0;
 }
+// Its numbers become blocks of GGUF here.
+bool is_made_in_blocks(const WeightSpec& spec) {
+  return is_coded(spec) && holds_stored_scales(spec.format) && !spec.is_stored_quantized;
+}
 bool has_blocks(const WeightSpec& spec) {
   return is_coded(spec) && is_grouped(spec.format) && !has_super_blocks(spec);
 }
@@ -47,6 +51,7 @@ struct Tensor {
   std::mutex beginning = {};
   bool has_begun = false;
   std::vector<float> scales = {};  // those of 4-bit blocks, and of outputs where they are stored
+  BlockFactors factors = {};       // where its numbers are made into blocks here
   std::atomic<std::size_t> pieces_left{0};
   const WeightSpec& spec() const { return part.spec; }
 };
@@ -106,7 +111,9 @@ class Stream {
     const std::lock_guard lock(tensor.beginning);
     if (tensor.has_begun) return;
     const WeightSpec& spec = tensor.spec();
-    if (has_super_blocks(spec))
+    if (is_made_in_blocks(spec))
+      tensor.factors = BlockFactors(spec.format, spec.rows, spec.columns);
+    else if (has_super_blocks(spec))
       sink_.put_super_blocks(tensor.weight, tensor.part, checked_super_blocks(spec));
     else if (spec.is_stored_quantized)
       tensor.scales = checked_scales(spec);
@@ -156,6 +163,7 @@ class Stream {
   // The scales of all blocks, when they are known: quantized themselves or not.
   void end(Tensor& tensor) const {
     const WeightSpec& spec = tensor.spec();
+    if (is_made_in_blocks(spec)) return end_in_blocks(tensor);
     if (has_blocks(spec)) {
       if (has_nested_scales(spec.format) && !spec.is_stored_quantized)
         unnest_scales(nest_scales(tensor.scales), tensor.scales.data());
@@ -165,6 +173,15 @@ class Stream {
   }
 
  private:
+  void end_in_blocks(Tensor& tensor) const {
+    const BlockFactors factors = std::exchange(tensor.factors, {});
+    const WeightFormat& format = tensor.spec().format;
+    if (format.inputs_per_super_block > 0)
+      return sink_.put_super_blocks(tensor.weight, tensor.part, factors.super_blocks);
+    sink_.put_block_scales(tensor.weight, tensor.part, factors.scales);
+    if (format.offset != Offset::none) sink_.put_offsets(tensor.weight, tensor.part, factors.offsets);
+  }
+
   std::vector<float> checked_scales(const WeightSpec& spec) const {
     std::vector<float> scales = source_.read_scales(spec);
     const auto count = static_cast<std::size_t>(ScaleLayout(spec.format, spec.rows, spec.columns).count);
@@ -191,19 +208,22 @@ class Stream {
   void quantize(const Piece& piece, std::int64_t first, std::int64_t count, float* rows) const {
     Tensor& tensor = *piece.tensor;
     const WeightSpec& spec = tensor.spec();
-    const ScaleLayout layout(spec.format, spec.rows, spec.columns);
     std::vector<std::uint8_t> codes(static_cast<std::size_t>(count * spec.columns));
-    std::vector<float> own;  // int8 scales, which go beside the codes at once
-    float* scales = tensor.scales.data() + layout.at(first, 0);
-    if (is_int8(spec.format)) {
-      own.resize(static_cast<std::size_t>(count));
-      scales = own.data();
+    // int8 scales, which go beside the codes at once
+    std::vector<float> own(is_int8(spec.format) ? static_cast<std::size_t>(count) : 0);
+    const std::string where = fmt::format("tensor '{}'", spec.name);
+    const std::span<float> values(rows, codes.size());
+    if (is_made_in_blocks(spec)) {
+      quantize_rows_to_blocks(spec.format, spec.allows_non_finite, where, spec.columns, first, values,
+                              codes.data(), tensor.factors);
+    } else {
+      const ScaleLayout layout(spec.format, spec.rows, spec.columns);
+      float* scales = is_int8(spec.format) ? own.data() : tensor.scales.data() + layout.at(first, 0);
+      quantize_rows(spec.format, spec.allows_non_finite, where, spec.columns, values, codes.data(), scales);
     }
-    quantize_rows(spec.format, spec.allows_non_finite, fmt::format("tensor '{}'", spec.name), spec.columns,
-                  {rows, codes.size()}, codes.data(), scales);
     for (std::int64_t i = 0; i < count; ++i)
       sink_.put_codes(tensor.weight, output_of(tensor, first + i), codes.data() + i * spec.columns,
-                      is_int8(spec.format) ? scales[i] : 0.0F);
+                      own.empty() ? 0.0F : own[static_cast<std::size_t>(i)]);
   }
 
   // The same of codes that the source has: nothing is quantized.
@@ -282,7 +302,7 @@ void stream_weights(std::span<const WeightSpec> specs, const WeightSource& sourc
   std::map<std::size_t, std::vector<std::int32_t>> groups_of;  // by weight: of its first tensor
   for (const Tensor& tensor : tensors) {
     const WeightSpec& spec = tensor.spec();
-    if (spec.format.offset != Offset::none && !has_super_blocks(spec))
+    if (spec.format.offset != Offset::none && !has_super_blocks(spec) && !is_made_in_blocks(spec))
       sink.put_offsets(tensor.weight, tensor.part, source.read_offsets(spec));
     if (!spec.format.has_input_groups) continue;
     const std::vector<std::int32_t> groups = checked_input_groups(spec, source.read_input_groups(spec));

@@ -39,8 +39,9 @@ class WeightSink {
   virtual void put_block_scales(std::size_t weight, const TensorPart& tensor,
                                 std::span<const float> scales) = 0;
   virtual void put_super_blocks(std::size_t weight, const TensorPart& tensor, const SuperBlocks& blocks);
-  // Beside them, before any code of any tensor, of formats that have them: zero points or minima as scales
-  // are, and the group of each input. A device without such formats refuses them before.
+  // Beside them, of formats that have them: zero points or minima as scales are, and the group of each input.
+  // Those of the source come before any code of any tensor. A device without such formats refuses them
+  // before.
   virtual void put_offsets(std::size_t weight, const TensorPart& tensor, std::span<const float> offsets);
   virtual void put_input_groups(std::size_t weight, const TensorPart& tensor,
                                 std::span<const std::int32_t> groups);
