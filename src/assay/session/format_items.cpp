@@ -54,8 +54,9 @@ WeightFormat most_common(const FormatOfModule& modules) {
   WeightFormat best = formats::kFloat32;
   std::ptrdiff_t most = 0;
   for (const auto& [module, format] : modules) {
-    const auto count = std::count_if(modules.begin(), modules.end(),
-                                     [&](const auto& each) { return each.second == format; });
+    const auto count =
+        std::count_if(modules.begin(), modules.end(),
+                      [&, &counted = format](const auto& each) { return each.second == counted; });
     if (count > most) {
       most = count;
       best = format;
