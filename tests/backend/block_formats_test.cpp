@@ -42,7 +42,8 @@ std::vector<std::byte> random_blocks(const ggml::BlockType& type, std::int64_t c
   std::vector<std::byte> blocks;
   for (std::int64_t i = 0; i < count * type.bytes; ++i)
     blocks.push_back(static_cast<std::byte>(256 * random.uniform()));
-  const auto [scale_at, minimum_at] = factors_in(type);
+  const auto factors = factors_in(type);
+  const std::int64_t scale_at = factors.first, minimum_at = factors.second;
   const auto put = [&](std::int64_t block, std::int64_t at, double value) {
     const std::uint16_t half = float_to_f16(static_cast<float>(value));
     if (at >= 0) std::memcpy(blocks.data() + block * type.bytes + at, &half, 2);

@@ -10,7 +10,7 @@ namespace assay::cuda::emulation {
 
 namespace {
 
-constexpr int kThreads = 128, kOutputs = 64, kRowBytes = 32;
+constexpr int kThreads = 128, kOutputs = 64;
 
 // Sums of a thread whose products are in flight: what they will be.
 struct Sums {

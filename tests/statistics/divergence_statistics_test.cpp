@@ -104,7 +104,7 @@ TEST(DivergenceSimulation, TheForecastGivesItsPower) {
                             b = text.next(std::size_t{256} * 1000, 1.1);
   const auto pilot = statistics::compare_divergence(a, b);
   ASSERT_TRUE(pilot.tokens_needed);
-  const auto needed = static_cast<std::size_t>(*pilot.tokens_needed);
+  const auto needed = static_cast<std::size_t>(pilot.tokens_needed->about);
   ASSERT_GT(needed, 2048U);
   ASSERT_LT(needed, 20000U);
   int found = 0;
@@ -112,6 +112,28 @@ TEST(DivergenceSimulation, TheForecastGivesItsPower) {
   for (int run = 0; run < kRuns; ++run)
     found += statistics::compare_divergence(text.next(needed), text.next(needed, 1.1)).p_value <= 0.05;
   EXPECT_NEAR(found, 0.9 * kRuns, 0.07 * kRuns);
+}
+
+// The texts are too short to tell.
+TEST(DivergenceSimulation, TheForecastsBoundsHoldInFourOfFive) {
+  constexpr int kRuns = 1000;
+  SimulatedText text(8);
+  const auto pair_of = [&](std::size_t tokens) {
+    return *statistics::compare_divergence(text.next(tokens), text.next(tokens, 1.1)).tokens_needed;
+  };
+  const std::int64_t truth = pair_of(std::size_t{256} * 8000).about;
+  for (const std::size_t tokens : {2048U, 4096U}) {
+    ASSERT_LT(static_cast<std::int64_t>(tokens), truth);
+    int held = 0, open = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      const statistics::TokensNeeded needed = pair_of(tokens);
+      held += needed.low <= truth && (!needed.high || truth <= *needed.high);
+      open += !needed.high;
+    }
+    EXPECT_GE(held, 0.79 * kRuns) << tokens;
+    EXPECT_LE(held, 0.92 * kRuns) << tokens;
+    EXPECT_LT(open, 0.6 * kRuns) << tokens;
+  }
 }
 
 statistics::DivergenceTokens tokens_of(const std::vector<double>& kl) {

@@ -184,7 +184,8 @@ TEST(DivergencePairs, SayWhatAFamilyNeeds) {
   for (const DivergencePair& pair : compare_pairs(four)) {
     EXPECT_EQ(pair.verdict, 0);
     EXPECT_EQ(pair.divisor, 6);
-    EXPECT_EQ(pair.paired.tokens_needed.value_or(8 * 256), 8 * 256);
+    ASSERT_TRUE(pair.paired.tokens_needed);
+    EXPECT_EQ(pair.paired.tokens_needed->about, 8 * 256);
   }
   four.pop_back();
   for (const DivergencePair& pair : compare_pairs(four)) EXPECT_EQ(pair.verdict, -1) << "three need seven";

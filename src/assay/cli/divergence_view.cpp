@@ -60,6 +60,13 @@ std::string table_of_divergences(const MeasuredDivergences& found, std::size_t w
   return report::to_text(table, width);
 }
 
+std::string forecast_of(const std::optional<statistics::TokensNeeded>& needed) {
+  if (!needed) return "no length of text is known to tell";
+  return fmt::format("about {} tokens would tell ({})", needed->about,
+                     needed->high ? fmt::format("in four of five cases {} to {}", needed->low, *needed->high)
+                                  : fmt::format("{} at least", needed->low));
+}
+
 std::string floor_sentence(const DivergenceView& view) {
   const MeasuredDivergences& found = view.found;
   if (!found.floor) return "";
@@ -87,11 +94,8 @@ std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair
     return fmt::format("{} diverges less than {}: its KL is lower by {} nats per token.", first, second,
                        with_interval(less));
   if (less.value == 0) return fmt::format("{} and {}: the same mean KL on these tokens.", first, second);
-  const std::string needed = paired.tokens_needed
-                                 ? fmt::format("about {} tokens would tell", *paired.tokens_needed)
-                                 : std::string("no length of text is known to tell");
   return fmt::format("{} and {}: undecided, their KL differs by {} nats per token; {}.", first, second,
-                     with_interval(less), needed);
+                     with_interval(less), forecast_of(paired.tokens_needed));
 }
 
 // Neighbours in the order of their KL: of others the verdict seldom surprises, and JSON has all.
@@ -224,6 +228,8 @@ nlohmann::ordered_json candidate_view(const DivergenceView& view, const Measured
 nlohmann::ordered_json pair_json(const MeasuredDivergences& found, const DivergencePair& pair) {
   const std::string first = found.candidates[pair.first].configuration.label(),
                     second = found.candidates[pair.second].configuration.label();
+  const std::optional<statistics::TokensNeeded>& needed = pair.paired.tokens_needed;
+  const nlohmann::ordered_json nothing = nullptr;
   return {{"first", first},
           {"second", second},
           {"kl_difference", json_of(pair.paired.difference)},
@@ -233,8 +239,9 @@ nlohmann::ordered_json pair_json(const MeasuredDivergences& found, const Diverge
           {"diverges_less", pair.verdict < 0   ? nlohmann::ordered_json(first)
                             : pair.verdict > 0 ? nlohmann::ordered_json(second)
                                                : nlohmann::ordered_json(nullptr)},
-          {"tokens_needed", pair.paired.tokens_needed ? nlohmann::ordered_json(*pair.paired.tokens_needed)
-                                                      : nlohmann::ordered_json(nullptr)}};
+          {"tokens_needed", needed ? nlohmann::ordered_json(needed->about) : nothing},
+          {"tokens_needed_low", needed ? nlohmann::ordered_json(needed->low) : nothing},
+          {"tokens_needed_high", needed && needed->high ? nlohmann::ordered_json(*needed->high) : nothing}};
 }
 
 nlohmann::ordered_json limit_json(const JudgedLimit& limit, const std::vector<FailureRule>& rules) {

@@ -214,8 +214,8 @@ class ResultDocument {
     Section& section = new_section("Figures", Shown::on_pages, SectionKind::figures);
     const auto lead = frontier_figures(results_);
     for (const auto& [name, plot] : figures) {
-      const bool is_lead =
-          std::any_of(lead.begin(), lead.end(), [&](const auto& figure) { return figure.first == name; });
+      const bool is_lead = std::any_of(lead.begin(), lead.end(),
+                                       [&, &own = name](const auto& figure) { return figure.first == own; });
       section.add(Figure{name, plot, is_lead});
     }
   }

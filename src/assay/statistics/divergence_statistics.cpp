@@ -144,16 +144,24 @@ double sign_flip_p_value(std::span<const double> blocks) {
   return static_cast<double>(count) / (kFlips + 1);
 }
 
-std::optional<std::int64_t> tokens_needed(std::span<const double> blocks) {
-  constexpr double kTwoSided5 = 1.959964, kPower90 = 1.281552;
+// Blocks are skewed, and their deviation is estimated too: 85 % and three degrees of freedom fewer than
+// blocks give bounds that hold in four of five simulated texts.
+std::optional<TokensNeeded> tokens_needed(std::span<const double> blocks) {
+  constexpr double kTwoSided5 = 1.959964, kPower90 = 1.281552, kForecast = 0.85, kMost = 1e15;
   const std::optional<double> deviation = standard_deviation(blocks);
-  const double difference = mean(blocks);
+  const double difference = std::abs(mean(blocks));
   if (!deviation || difference == 0) return std::nullopt;
-  const double ratio = (kTwoSided5 + kPower90) * *deviation / difference;
-  const double tokens = std::ceil(static_cast<double>(kDivergenceBlock) * ratio * ratio);
-  constexpr double kMost = 1e15;
-  if (!(tokens < kMost)) return std::nullopt;
-  return static_cast<std::int64_t>(tokens);
+  const auto needed = [&](double size) -> std::optional<std::int64_t> {
+    const double ratio = (kTwoSided5 + kPower90) * *deviation / size;
+    const double tokens = std::ceil(static_cast<double>(kDivergenceBlock) * ratio * ratio);
+    if (size <= 0 || !(tokens < kMost)) return std::nullopt;
+    return static_cast<std::int64_t>(tokens);
+  };
+  const std::optional<std::int64_t> about = needed(difference);
+  if (!about) return std::nullopt;
+  const auto count = static_cast<double>(blocks.size());
+  const double half = student_t_quantile(kForecast, std::max(1.0, count - 3)) * *deviation / std::sqrt(count);
+  return TokensNeeded{*about, needed(difference + half).value_or(*about), needed(difference - half)};
 }
 
 }  // namespace

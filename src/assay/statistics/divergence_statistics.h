@@ -59,15 +59,23 @@ struct DivergenceFigures {
 // Throws std::logic_error where there is no token, or the lengths differ.
 DivergenceFigures divergence_figures(const DivergenceTokens& tokens);
 
+// How many tokens a new text would need, so that a test finds a difference with a power of 90 %. A forecast
+// from few blocks is as rough as the difference that they have: it lies between the bounds in four of five
+// texts. There is none above where the difference may be 0.
+struct TokensNeeded {
+  std::int64_t about = 0, low = 0;
+  std::optional<std::int64_t> high = {};
+  bool operator==(const TokensNeeded&) const = default;
+};
+
 // Two candidates on the same tokens.
 struct PairedDivergence {
   Estimate difference;        // mean KL of the first less that of the second
   double p_value = 1;         // by sign flips of the blocks' differences, two-sided, of no difference
   std::size_t blocks = 0;     // below kMinForInterval there is no verdict
   double first_is_lower = 0;  // the share of tokens at which the first has the lower KL, ties half
-  // How many tokens a new text would need, so that a test at the level of 5 % finds this difference with a
-  // power of 90 %. Empty where there is no difference, or it is not known.
-  std::optional<std::int64_t> tokens_needed = {};
+  // For a test at the level of 5 %. Empty where there is no difference, or it is not known.
+  std::optional<TokensNeeded> tokens_needed = {};
 };
 PairedDivergence compare_divergence(std::span<const double> first_kl, std::span<const double> second_kl);
 

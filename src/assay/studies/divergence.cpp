@@ -127,7 +127,7 @@ std::optional<KlComparison> compare_smallest(const MeasuredDivergences& found) {
   }
   c.is_decided = pairs.front().verdict != 0;
   c.is_within_floor = is_within_floor(two[1], found);
-  c.tokens_needed = paired.tokens_needed.value_or(0);
+  c.tokens_needed = paired.tokens_needed ? paired.tokens_needed->about : 0;
   return c;
 }
 

@@ -226,14 +226,18 @@ std::vector<double> kl_of(std::span<const TokenDivergence> tokens) {
 namespace {
 
 // More than one pair needs by itself: its level is divided, and of b blocks no p value lies below 2 / 2^b.
-std::int64_t needed_in_family(std::int64_t alone, int divisor) {
+statistics::TokensNeeded needed_in_family(statistics::TokensNeeded alone, int divisor) {
   constexpr double kPower90 = 1.281552, kMany = 1e6;
   const double two_sided = statistics::student_t_quantile(1 - kFalsePairVerdict, kMany),
                divided = statistics::student_t_quantile(1 - kFalsePairVerdict / divisor, kMany);
   const double times = std::pow((divided + kPower90) / (two_sided + kPower90), 2),
                blocks = std::ceil(std::log2(2 * divisor / kFalsePairVerdict));
-  return std::max(static_cast<std::int64_t>(std::ceil(times * static_cast<double>(alone))),
-                  static_cast<std::int64_t>(blocks) * statistics::kDivergenceBlock);
+  const auto in_family = [&](std::int64_t tokens) {
+    return std::max(static_cast<std::int64_t>(std::ceil(times * static_cast<double>(tokens))),
+                    static_cast<std::int64_t>(blocks) * statistics::kDivergenceBlock);
+  };
+  return {in_family(alone.about), in_family(alone.low),
+          alone.high ? std::optional(in_family(*alone.high)) : std::nullopt};
 }
 
 }  // namespace
@@ -254,8 +258,8 @@ std::vector<DivergencePair> compare_pairs(std::span<const MeasuredCandidate> can
     if (pairs[i].paired.blocks >= statistics::kMinForInterval &&
         p_values[i] <= kFalsePairVerdict / divisors[i])
       pairs[i].verdict = pairs[i].paired.difference.value < 0 ? -1 : 1;
-    else if (pairs[i].paired.tokens_needed)
-      pairs[i].paired.tokens_needed = needed_in_family(*pairs[i].paired.tokens_needed, divisors[i]);
+    else if (auto& needed = pairs[i].paired.tokens_needed)
+      needed = needed_in_family(*needed, divisors[i]);
   }
   return pairs;
 }
