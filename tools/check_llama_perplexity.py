@@ -9,7 +9,7 @@
 The tool runs in float32 where it can: no flash attention, and keys and values in float32. Its kernels round the
 activations beside quantized weights to 8 bits and those beside F16 weights to float16, so F32 files are equal to its four
 decimals, and others come close: `--activations int8` is Assay's form of the first. Exit code 1 where a perplexity or its
-error differs by more than 5e-4 (--tolerance). Special tokens that a text spells are tokens to Assay and text to the tool.
+error differs by more than 5e-4 (--tolerance). Special tokens that a text spells are text to both.
 
 `--divergence` writes the tool's file of log-probabilities from BASE and compares the statistics it prints for CANDIDATE.
 The tool scores the second half of each window; `assay diverge` scores all of it, so its sums over the first half, which
