@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "assay/base/random.h"
 #include "assay/statistics/replicates.h"
 
 namespace assay::statistics {
@@ -107,6 +108,32 @@ TEST(ReplicateLimits, EqualPValuesKeepTheirOrder) {
   EXPECT_EQ(holm_divisors(Numbers{0.01, 0.01}, 0.05), (std::vector<int>{2, 1}));
   EXPECT_EQ(holm_divisors(Numbers{0.05}, 0.05), (std::vector<int>{1}));
   EXPECT_EQ(holm_divisors(Numbers{0.06, 0.001, 0.9}, 0.05), (std::vector<int>{2, 3, 2}));
+}
+
+// Examples by hand: n - i + 1 divides the level of the ith smallest, from the largest on.
+TEST(Hochberg, RejectsUpToTheLargestThatMayBe) {
+  using Rejected = std::vector<char>;
+  EXPECT_EQ(hochberg_rejections(Numbers{}, 0.05), Rejected{});
+  EXPECT_EQ(hochberg_rejections(Numbers{0.04, 0.05, 0.03, 0.02}, 0.05), (Rejected{1, 1, 1, 1}));
+  EXPECT_EQ(hochberg_rejections(Numbers{0.04, 0.06, 0.03}, 0.05), (Rejected{0, 0, 0}));
+  EXPECT_EQ(hochberg_rejections(Numbers{0.025, 0.06, 0.02}, 0.05), (Rejected{1, 0, 1}));
+  EXPECT_EQ(hochberg_rejections(Numbers{0.016, 0.9, 0.026}, 0.05), (Rejected{1, 0, 0}));
+}
+
+// Two true hypotheses, half of the time with the same p value, beside two that are false by far.
+TEST(Hochberg, SeldomRejectsWhatIsTrue) {
+  constexpr int kRuns = 20000;
+  Random random(5);
+  int is_false = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    const bool is_shared = random.uniform() < 0.5;
+    const double first = random.uniform(), second = is_shared ? first : random.uniform();
+    const std::vector<char> rejected = hochberg_rejections(Numbers{first, 1e-6, second, 1e-9}, 0.05);
+    is_false += rejected[0] != 0 || rejected[2] != 0;
+    EXPECT_TRUE(rejected[1] != 0 && rejected[3] != 0);
+  }
+  EXPECT_LE(is_false, 0.0535 * kRuns);
+  EXPECT_GE(is_false, 0.03 * kRuns);
 }
 
 // Five estimates of two degrees and one of very many: chance explains 5/6 of pi^2 / 6 of the logarithms'

@@ -35,8 +35,9 @@ std::string contest_sentence(const Mix& mix) {
         "The mix diverges less than every uniform format of at most its size ({}): paired by blocks of {} "
         "tokens held out, 5 % for all together.\n",
         fmt::join(beaten, ", "), statistics::kDivergenceBlock);
-  std::string text =
-      fmt::format("It is not shown that the mix diverges less than {}", fmt::join(others, ", "));
+  std::string text = beaten.empty() ? std::string()
+                                    : fmt::format("The mix diverges less than {}. ", fmt::join(beaten, ", "));
+  text += fmt::format("It is not shown that the mix diverges less than {}", fmt::join(others, ", "));
   for (const MixRow& row : mix.uniform)
     if (row.is_in_contest && row.verdict >= 0)
       text += fmt::format("; its KL less that of {} is {}", row.name,

@@ -231,6 +231,17 @@ std::vector<int> holm_divisors(std::span<const double> p_values, double error_le
   return divisors;
 }
 
+std::vector<char> hochberg_rejections(std::span<const double> p_values, double error_level) {
+  std::vector<double> ascending(p_values.begin(), p_values.end());
+  std::sort(ascending.begin(), ascending.end());
+  double highest = -1;  // that is rejected
+  for (std::size_t i = 0; i < ascending.size(); ++i)
+    if (ascending[i] <= error_level / static_cast<double>(ascending.size() - i)) highest = ascending[i];
+  std::vector<char> is_rejected;
+  for (const double p : p_values) is_rejected.push_back(p <= highest ? 1 : 0);
+  return is_rejected;
+}
+
 std::optional<Spread> spread_of(std::span<const std::vector<double>> repeats) {
   std::vector<double> medians;
   double squares = 0, degrees = 0, shares = 0;

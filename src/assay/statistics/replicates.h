@@ -59,6 +59,10 @@ std::vector<double> row_variances(std::span<const std::vector<double>> rows);
 // rule of Holm (1979). It holds the chance of any false rejection at the level. From the first that is not
 // rejected on, all have that one's factor.
 std::vector<int> holm_divisors(std::span<const double> p_values, double error_level);
+// Which p values of a family are rejected by the step-up rule of Hochberg (1988), which holds the chance of
+// any false rejection at the level where the tests depend on each other positively, as those of one candidate
+// with others on one text do. All are rejected where none is above the level.
+std::vector<char> hochberg_rejections(std::span<const double> p_values, double error_level);
 
 // Replicates that each hold several repeats: how much of their spread repeating more often would remove.
 struct Spread {

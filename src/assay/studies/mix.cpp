@@ -4,13 +4,14 @@
 #include <limits>
 
 #include "assay/base/error.h"
+#include "assay/statistics/replicates.h"
 #include "assay/studies/mix_scores.h"
 
 namespace assay {
 
 namespace {
 
-constexpr double kMixLevel = 0.05;
+constexpr double kMixLevel = 0.05;  // the chance of any false verdict
 constexpr double kNoBound = std::numeric_limits<double>::infinity();
 
 class MixSearch {
@@ -243,15 +244,16 @@ class MixSearch {
     mix.tokens_held_out = std::ssize(of_mix.kl);
     for (MixRow& row : mix.neighbours)
       row.against_mix = statistics::compare_divergence(of_mix.kl, measure_row(row).kl);
-    double contest = 0;
+    std::vector<double> p_values;
     for (MixRow& row : mix.uniform) {
       row.against_mix = statistics::compare_divergence(of_mix.kl, measure_row(row).kl);
       row.is_in_contest = row.bytes <= mix.chosen.bytes && row.choice != mix.chosen.choice;
-      contest += row.is_in_contest ? 1 : 0;
+      if (row.is_in_contest) p_values.push_back(row.against_mix->p_value);
     }
+    const std::vector<char> is_shown = statistics::hochberg_rejections(p_values, kMixLevel);
+    auto next = is_shown.begin();
     for (MixRow& row : mix.uniform)
-      if (row.is_in_contest && row.against_mix->p_value * contest < kMixLevel)
-        row.verdict = row.against_mix->difference.value < 0 ? -1 : 1;
+      if (row.is_in_contest && *next++ != 0) row.verdict = row.against_mix->difference.value < 0 ? -1 : 1;
   }
 
   ItemExchange& model_;

@@ -41,7 +41,7 @@ struct MixRow {
   // The mix less this one, on the tokens held out; of the mix itself there is none.
   std::optional<statistics::PairedDivergence> against_mix = {};
   // -1: the mix diverges less, 1: more, of all uniform formats that are no larger, corrected together
-  // (Bonferroni); 0: undecided. Larger formats have no verdict.
+  // (Hochberg); 0: undecided. Larger formats have no verdict.
   int verdict = 0;
   bool is_in_contest = false;  // a uniform format of at most the mix's size that is another recipe
 };
