@@ -1,6 +1,7 @@
 // assay quantize as a user runs it, and what the other commands say of its folders.
 #include <csignal>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
@@ -41,6 +42,10 @@ TEST_F(CliQuantize, AnswersWithCoverageSizesAndErrors) {
   const ProgramResult text = quantize({"--precision", "llm-int8", "--force"});
   expect_success(text);
   EXPECT_NE(text.out.find("SNR"), std::string::npos);
+  const double mebibyte = 1024 * 1024;
+  const std::string now = fmt::format(
+      "{:.1f} MiB now", static_cast<double>(fs::file_size(out_ + "/model.safetensors")) / mebibyte);
+  EXPECT_NE(text.out.find(now), std::string::npos) << text.out;
 }
 
 TEST_F(CliQuantize, EveryCommandReadsTheFolder) {

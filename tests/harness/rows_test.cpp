@@ -376,5 +376,17 @@ TEST_F(JournaledAudit, TellsWhatItDoesAndEndsWhenItIsStopped) {
   EXPECT_TRUE(log_.empty());
 }
 
+// The LM head of a recipe is a setting as that of a flag is.
+TEST(SettingOf, KnowsTheLmHeadOfARecipe) {
+  const auto head_of = [](std::optional<WeightFormat> lm_head) {
+    RunConfig config;
+    config.recipe = Recipe{.name = "own", .default_format = formats::kQ4K, .lm_head = lm_head};
+    return setting_of(config, SessionFacts{}).lm_head;
+  };
+  EXPECT_EQ(head_of(formats::kQ6K), "q6_k");
+  EXPECT_EQ(head_of(formats::kBfloat16), "");
+  EXPECT_EQ(head_of({}), "");
+}
+
 }  // namespace
 }  // namespace assay

@@ -159,6 +159,29 @@ TEST(GgufRecipe, RefusesInputsThatBlocksDoNotDivide) {
             std::string::npos);
 }
 
+// What cannot be loaded is not written in another format.
+TEST(GgufRecipe, RefusesInWritingWhatItRefusesAtLoad) {
+  const test::TemporaryFolder folder;
+  test::wide_llama(96).write(folder.path());
+  const fs::path out = folder.path() / "m.gguf";
+  const auto refusal = [&](const Recipe& recipe) -> std::string {
+    try {
+      write_gguf(folder.path().string(), out, {.mix = GgufMix::of(recipe), .threads = 2});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refusal({.name = "one", .default_format = formats::kQ4K}),
+            "weight 'blk.0.ffn_down.weight': expected a multiple of 256 inputs, which a block of Q4_K has, "
+            "found 96");
+  const std::string said =
+      refusal({.name = "one", .default_format = formats::kQ4_0, .rules = {{"blk.0.*", formats::kQ8_0}}});
+  EXPECT_NE(said.find("'blk.0.*' matches none of the"), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(out));
+  EXPECT_EQ(refusal({.name = "one", .default_format = formats::kQ4_0}), "no error");
+}
+
 TEST(GgufRecipe, RefusesNumbersThatBlocksCannotHold) {
   constexpr const char* kDown = "model.layers.0.mlp.down_proj.weight";
   const Recipe recipe{.name = "one", .default_format = formats::kQ4_0};

@@ -271,6 +271,11 @@ std::string DivergenceView::text(std::size_t width) const {
 std::vector<std::string> DivergenceView::notes() const {
   std::vector<std::string> lines;
   for (const Warning& warning : found.warnings) lines.push_back("warning: " + report::sentence_of(warning));
+  for (const MeasuredCandidate& candidate : found.candidates)
+    for (const Warning& warning : candidate.facts.warnings)
+      if (warning.kind == WarningKind::format_fallback)
+        lines.push_back(
+            fmt::format("warning: {}: {}", candidate.configuration.label(), report::sentence_of(warning)));
   lines.push_back(fmt::format("KL from {} to each candidate, {}: {} of {} tokens scored, {:.2f} s",
                               found.baseline.label(), found.protocol, found.scored.size(), found.ids.size(),
                               found.seconds));

@@ -1,6 +1,8 @@
 // assay quantize: writes a quantized folder, bitsandbytes' or int8 with its calibration, or a GGUF file.
 #include "assay/quantize/quantize.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
@@ -89,18 +91,20 @@ report::Table table_of(const QuantizeReport& report) {
 }
 
 std::string text_of(const QuantizeReport& report) {
+  constexpr double kMebibyte = 1024 * 1024;
   std::string text;
   if (!report.tensors.empty()) text = report::to_text(table_of(report), terminal_width()) + "\n";
   const double before = static_cast<double>(report.file_bytes_before),
                after = static_cast<double>(report.file_bytes_after);
-  if (!report.coverage.tensors.empty())
+  if (report.coverage.quantized > 0)
     text += fmt::format("{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",
                         report.coverage.quantized, report.coverage.tensors.size(), report.precision,
                         100 * report.coverage.weights_share, report.dtype);
   text += fmt::format(
-      "Weight files: {:.1f} MiB before, {:.1f} MiB now ({:.2f} times smaller, {:.2f} bits per "
-      "weight)\nWritten: {}\n",
-      before / 1e6, after / 1e6, before / after, bits_per_weight(report), report.path.string());
+      "Weight files: {:.1f} MiB before, {:.1f} MiB now ({:.2f} times {}, {:.2f} bits per weight)\nWritten: "
+      "{}\n",
+      before / kMebibyte, after / kMebibyte, std::max(before, after) / std::min(before, after),
+      after > before ? "larger" : "smaller", bits_per_weight(report), report.path.string());
   return text;
 }
 
@@ -115,6 +119,8 @@ GgufMix mix_of(const std::string& recipe) {
     throw UsageError("--recipe: expected one of {}, or a recipe file, for a GGUF file; found none",
                      fmt::join(gguf_mixes(), ", "));
   if (const auto mix = GgufMix::named(recipe)) return *mix;
+  if (!std::filesystem::exists(recipe) && recipe.find_first_of("./") != std::string::npos)
+    throw UsageError("--recipe: there is no file '{}'", recipe);
   if (!std::filesystem::exists(recipe))
     throw UsageError("--recipe: expected one of {}, or a recipe file, found '{}'; the nearest is {}",
                      fmt::join(gguf_mixes(), ", "), recipe, nearest_name(recipe, gguf_mixes()));

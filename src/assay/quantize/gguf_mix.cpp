@@ -83,6 +83,15 @@ const ggml::BlockType& fitting(std::string_view type, std::int64_t columns) {
   return ggml::fitting_type(named_type(type), columns);
 }
 
+// A recipe means what it says, as it does where its weights are quantized at load.
+const ggml::BlockType& whole(std::string_view type, std::int64_t columns, std::string_view tensor) {
+  const ggml::BlockType& named = named_type(type);
+  if (columns % named.elements != 0)
+    throw Error("weight '{}': expected a multiple of {} inputs, which a block of {} has, found {}", tensor,
+                named.elements, type, columns);
+  return named;
+}
+
 // The type of a recipe's format.
 std::string_view type_of_format(const WeightFormat& format) {
   if (const ggml::BlockType* type = ggml::written_type(format)) return type->name;
@@ -154,10 +163,14 @@ const ggml::BlockType& GgufMix::type_of(const GgufArchitecture& architecture, co
         is_quantized ? type_in_mix(base_, has_more_bits_, architecture.name, spec, own, columns) : base_,
         columns);
   }
-  if (own.starts_with("blk.")) return fitting(type_of_format(recipe_->format_of(module)), columns);
+  if (own.starts_with("blk.")) return whole(type_of_format(recipe_->format_of(module)), columns, own);
   const bool is_head = own == "output.weight" || (spec.is_head_tied && own == "token_embd.weight");
   const std::string_view plain = spec.has_bfloat16_weights ? "BF16" : "F16";
-  return fitting(is_head && recipe_->lm_head ? type_of_format(*recipe_->lm_head) : plain, columns);
+  return whole(is_head && recipe_->lm_head ? type_of_format(*recipe_->lm_head) : plain, columns, own);
+}
+
+void GgufMix::check(const std::vector<std::string>& modules) const {
+  if (recipe_) recipe_->check(modules);
 }
 
 }  // namespace assay

@@ -30,8 +30,11 @@ class GgufMix {
   std::uint32_t file_type() const { return file_type_; }  // general.file_type
   // For a file that is written with an importance matrix: llama.cpp then gives some matrices a minimum.
   void expect_importance() { has_importance_ = true; }
+  // Throws FieldError for a rule of a recipe that matches none of the modules.
+  void check(const std::vector<std::string>& modules) const;
   // The type of a tensor, `own` being its name in the file and `module` that of its module. Rows whose length
-  // is no whole number of blocks get another type, as llama.cpp falls back.
+  // is no whole number of blocks get another type in a named mix, as llama.cpp falls back; a recipe's are an
+  // Error.
   const ggml::BlockType& type_of(const GgufArchitecture& architecture, const ModelSpec& spec,
                                  std::string_view own, std::string_view module,
                                  const std::vector<std::int64_t>& shape) const;

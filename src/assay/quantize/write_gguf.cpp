@@ -155,6 +155,7 @@ class GgufJob {
   void name_tensors() {
     std::map<std::string, bool> is_transposed;
     const Plan plan = plan_forward(spec_, precision_of(Preset::float32));
+    mix_.check(modules_of(plan));
     for (const WeightSpec& whole : plan.weights)
       for (const TensorPart& part : tensors_of(whole))
         is_transposed[part.spec.name] = part.spec.stored_transposed;

@@ -112,7 +112,7 @@ constexpr WarningInfo kWarningTable[] = {
      "use --newlines keep for the bytes as they are"},
     {{Kind::bos_rule, "bos_rule", "Beginning-of-text token in another place",
       "A model predicts worse where the token that begins each of its texts is missing, or is new to it."},
-     "use --bos first, or --bos replace for every window"},
+     "leave out --bos for the tokenizer's own rule; --bos replace begins every window with the token"},
     {{Kind::other_protocol, "other_protocol", "Another protocol than the baseline's",
       "Perplexities by different protocols score other tokens, or the same with another context."},
      "score both by one protocol"},
