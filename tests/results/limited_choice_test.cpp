@@ -234,7 +234,7 @@ TEST(LimitedChoice, SpeaksInWholeSentences) {
   EXPECT_EQ(said[1].rfind("The runner-up is float32: float32 is 1.6669x", 0), 0U) << said[1];
   EXPECT_EQ(said[2],
             "The limit ppl-ratio=1.01 binds: relaxed by 10 %, it would let in int8 (perplexity over the "
-            "baseline's 1.025; its speed is 2x as high).");
+            "baseline's may be 1.025; its speed is 2x that of the choice).");
 }
 
 TEST(LimitsJson, ComesBackAndRefusesWhatIsUnknown) {

@@ -70,13 +70,15 @@ std::string runner_up_sentence(const LimitedChoice& choice) {
 std::string gain_of(Goal goal, double gain) {
   if (goal == Goal::smallest) return fmt::format("its weights take {:.3g}x as much", gain);
   const double factor = goal == Goal::throughput ? gain : 1 / gain;
-  return fmt::format("its {} is {:.3g}x as high", goal == Goal::throughput ? "throughput" : "speed", factor);
+  return fmt::format("its {} is {:.3g}x that of the choice",
+                     goal == Goal::throughput ? "throughput" : "speed", factor);
 }
 
 std::string binding_sentence(const LimitedChoice& choice, const LimitedChoice::Binding& binding) {
   const LimitKind& kind = kind_of(binding.limit);
-  const std::string more = fmt::format("{} ({} {}; {})", binding.without_it, kind.text,
-                                       shown(kind, binding.value), gain_of(choice.limits.goal, binding.gain));
+  const std::string more =
+      fmt::format("{} ({} {} {}; {})", binding.without_it, kind.text, kind.unit == "B" ? "is" : "may be",
+                  shown(kind, binding.value), gain_of(choice.limits.goal, binding.gain));
   if (binding.is_within_10)
     return fmt::format("The limit {} binds: relaxed by 10 %, it would let in {}.", text_of(binding.limit),
                        more);
