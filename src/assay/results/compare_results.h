@@ -44,7 +44,7 @@ struct ComparedResults {
 //   Memory (weights, KV cache and workspace) and size (memory_bytes): exactly, since bytes do not vary.
 //   The levels of all tests of one kind of metric are corrected together.
 ComparedResults compare_results(const ResultSet& a, const ResultSet& b, double margin);
-// A run beside itself, where a user gives one twice: every ratio is 1 and every verdict "no difference".
+// A run beside itself, where a user gives one twice: every ratio is 1, and nothing differs.
 // Rules of quality that are about B alone are held against it as in a later run.
 ComparedResults compare_with_itself(const ResultSet& run, double margin);
 

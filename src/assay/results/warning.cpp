@@ -24,7 +24,7 @@ constexpr WarningInfo kWarningTable[] = {
     {{Kind::format_fallback, "format_fallback", "Weights in another format",
       "Blocks of the format do not divide the inputs of some weights, which are in another, as in "
       "llama.cpp."},
-     ""},
+     "choose a format whose blocks divide them, such as q8_0"},
     {{Kind::bfloat16_emulated, "bfloat16_emulated", "bfloat16 without its arithmetic",
       "Values are stored in bfloat16, but the arithmetic is float32."},
      "use a processor with AMX or AVX-512 BF16 for bfloat16 arithmetic"},
