@@ -6,11 +6,28 @@
 #include "support/program.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
+#include "support/wide_model.h"
 
 namespace assay::test {
 namespace {
 
 using Json = nlohmann::json;
+
+TEST(CliDiverge, SaysWhichWeightsAreInAnotherFormat) {
+  const TemporaryFolder folder;
+  wide_llama(96).write(folder.path());
+  std::string ids;
+  for (int i = 0; i < 40; ++i) ids += std::to_string(i) + " ";
+  const std::string file = (folder.path() / "ids.txt").string();
+  write_file(file, ids);
+  const ProgramResult result =
+      run_program({"diverge", folder.path().string(), "q4_k", "--ids", "--text", file});
+  expect_success(result);
+  EXPECT_NE(
+      result.err.find("warning: q4_k: 1 of 7 weights have inputs that blocks of 256 (q4_k) do not divide"),
+      std::string::npos)
+      << result.err;
+}
 
 TEST(CliDiverge, TellsNf4FromFp4OnTheDemo) {
   const ProgramResult result =

@@ -14,6 +14,7 @@
 #include "assay/generate/scorer.h"
 #include "assay/model/model.h"
 #include "support/fixtures.h"
+#include "support/forwarded_program.h"
 #include "support/kernel_tiers.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
@@ -24,17 +25,15 @@ namespace assay {
 namespace {
 
 // Another program's hidden states, with logits of a padded vocabulary, or with one that is broken.
-class AlteredProgram : public Program {
+class AlteredProgram : public test::ForwardedProgram {
  public:
-  AlteredProgram(Program& inner, std::int64_t vocab) : inner_(inner), plan_(inner.plan()) {
+  AlteredProgram(Program& inner, std::int64_t vocab) : ForwardedProgram(inner), plan_(inner.plan()) {
     plan_.vocab = vocab;
   }
   std::int64_t broken_from = std::numeric_limits<std::int64_t>::max();  // rows of head() that are given NaN
   std::size_t largest_sink = 0;
 
   const Plan& plan() const override { return plan_; }
-  std::unique_ptr<KvCache> make_cache() override { return inner_.make_cache(); }
-  void run(const Batch& batch, KvCache& cache) override { inner_.run(batch, cache); }
   void head(std::span<const std::int64_t> rows, const HeadSink& sink) override {
     const std::span<float> logits = std::get<LogitsSink>(sink).logits;
     largest_sink = std::max(largest_sink, logits.size_bytes());
@@ -47,16 +46,8 @@ class AlteredProgram : public Program {
       if (rows_++ >= broken_from) logits[i * all + 3] = std::nanf("");
     }
   }
-  const LogitReducer* logit_reducer() const override { return inner_.logit_reducer(); }
-  void observe_inputs(InputObserver) override {}
-  double outlier_share() const override { return 0; }
-  void exchange(WeightId, const Plan&, const WeightSource&) override {}
-  std::int64_t max_rows() const override { return inner_.max_rows(); }
-  Bytes cache_bytes(std::int64_t length) const override { return inner_.cache_bytes(length); }
-  MemoryReport memory() const override { return inner_.memory(); }
 
  private:
-  Program& inner_;
   Plan plan_;
   std::int64_t rows_ = 0;
 };

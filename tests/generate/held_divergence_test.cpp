@@ -16,6 +16,7 @@
 #include "assay/model/model.h"
 #include "cuda_emulation/emulated_runtime.h"
 #include "support/fixtures.h"
+#include "support/forwarded_program.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
 
@@ -25,25 +26,6 @@ namespace {
 struct EmulatedDeviceOfTest {
   std::shared_ptr<cuda::EmulatedRuntime> runtime = cuda::make_emulated_runtime();
   std::shared_ptr<Backend> backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime);
-};
-
-// Another program, which gives whole rows of logits alone.
-class RowsOnly : public Program {
- public:
-  explicit RowsOnly(const Model& model) : inner_(model.program()) {}
-  const Plan& plan() const override { return inner_.plan(); }
-  std::unique_ptr<KvCache> make_cache() override { return inner_.make_cache(); }
-  void run(const Batch& batch, KvCache& cache) override { inner_.run(batch, cache); }
-  void head(std::span<const std::int64_t> rows, const HeadSink& sink) override { inner_.head(rows, sink); }
-  void observe_inputs(InputObserver) override {}
-  double outlier_share() const override { return 0; }
-  void exchange(WeightId, const Plan&, const WeightSource&) override {}
-  std::int64_t max_rows() const override { return inner_.max_rows(); }
-  Bytes cache_bytes(std::int64_t length) const override { return inner_.cache_bytes(length); }
-  MemoryReport memory() const override { return inner_.memory(); }
-
- private:
-  Program& inner_;
 };
 
 class HeldDivergence : public testing::Test {
@@ -111,7 +93,7 @@ TEST_F(HeldDivergence, IsThatOfTheCpuAndOfWholeRows) {
     std::vector<TokenId> own = text;
     for (TokenId& id : own) id %= vocab;
     const Divergence held = measured(base.program(), {&nf4.program(), &int8.program()}, own, options);
-    RowsOnly rows(base), nf4_rows(nf4), int8_rows(int8);
+    test::ForwardedProgram rows(base.program()), nf4_rows(nf4.program()), int8_rows(int8.program());
     const Divergence of_rows = measured(rows, {&nf4_rows, &int8_rows}, own, options);
     double kl = 0;
     for (const std::size_t c : {0U, 1U}) expect_near(held.candidates[c], of_rows.candidates[c]);
@@ -141,7 +123,7 @@ TEST_F(HeldDivergence, OfSeveralSlicesCopiesAFewNumbersEach) {
   const std::int64_t few = copied_by([&] {
     held = measured(base.program(), {&other.program(), &padded.program()}, text);
   });
-  RowsOnly rows(base), other_rows(other), padded_rows(padded);
+  test::ForwardedProgram rows(base.program()), other_rows(other.program()), padded_rows(padded.program());
   const std::int64_t many = copied_by([&] { of_rows = measured(rows, {&other_rows, &padded_rows}, text); });
   const std::int64_t scored = std::ssize(held.scored);
   EXPECT_EQ(scored, 10);

@@ -145,7 +145,8 @@ void add_mix(CLI::App& app, int& exit_code) {
             "First tokens of the text's second half to measure on; 0: all [0]");
   add_whole(*command, "--exchanges", flags->exchanges,
             "Exchanges of two parts' formats to try where the sum of the parts misleads [12]");
-  command->add_option("-o,--output", flags->file, "Recipe to write, in TOML [none: it is printed]");
+  command->add_option("-o,--output", flags->file, "Recipe to write, in TOML [none: it is printed]")
+      ->type_name("FILE");
   command->footer(
       "Examples: assay mix demo --limit memory=3600KiB -o recipe.toml\n"
       "          assay mix model --limit memory=4GiB --candidates q3_k,q4_k,q5_k,q6_k,q8_0 -o recipe.toml");

@@ -40,7 +40,7 @@ std::string contest_sentence(const Mix& mix) {
   text += fmt::format("It is not shown that the mix diverges less than {}", fmt::join(others, ", "));
   for (const MixRow& row : mix.uniform)
     if (row.is_in_contest && row.verdict >= 0)
-      text += fmt::format("; its KL less that of {} is {}", row.name,
+      text += fmt::format("; its KL minus that of {} is {}", row.name,
                           text_of_estimate(row.against_mix->difference));
   return text + ".\n";
 }
