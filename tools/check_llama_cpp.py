@@ -15,8 +15,8 @@ that. Exit code 1 where anything differs; what cannot be written is skipped, wit
 
 llama.cpp leaves the attention window of Phi-3 out, and takes the long factors of its positions in any context that has
 room for more than the original one, at least 256 tokens: prompts here stay within the window, and are as long as the
-context allows. It has no key for the attention scale of Gemma 2 and 3: of small models that have another one than those
-models, a copy is checked that has theirs.
+context allows. It has no key for the attention scale of Gemma 2 and 3, the window of StarCoder2 and which layers of
+SmolLM3 turn positions: of small models that have others than those models, a copy is checked that has theirs.
 """
 
 import argparse
@@ -30,6 +30,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOLERANCES = {"F32": 1e-3, "F16": 0.02, "BF16": 0.05}  # other types: 0.25
+FIXED = {"starcoder2": {"sliding_window": None}, "smollm3": {"no_rope_layer_interval": 4}}
 NEW_TOKENS = 24
 TEXT = "The capital of France is a city whose history goes back more than two thousand years, and"
 STRINGS = [
@@ -169,15 +170,16 @@ def check_file(program, path, tolerance):
 
 
 def writable(model, folder):
-    """The model, or a copy with the attention scale that its architecture has in llama.cpp."""
+    """The model, or a copy with what its architecture always has in llama.cpp, which has no key for it."""
     file = model / "config.json"
     config = json.loads(file.read_text()) if file.exists() else {}
-    if config.get("query_pre_attn_scalar", config.get("head_dim")) == config.get("head_dim"):
+    fixed = {"query_pre_attn_scalar": config.get("head_dim")} if "query_pre_attn_scalar" in config else {}
+    fixed |= FIXED.get(config.get("model_type"), {})
+    if all(config.get(key, value) == value for key, value in fixed.items()):
         return model
     copy = pathlib.Path(folder) / model.name
     shutil.copytree(model, copy)
-    config["query_pre_attn_scalar"] = config["head_dim"]
-    (copy / "config.json").write_text(json.dumps(config))
+    (copy / "config.json").write_text(json.dumps(config | fixed))
     return copy
 
 

@@ -106,8 +106,10 @@ build_llama() {
 }
 setup_llama.cpp() { build_llama build -DGGML_NATIVE=ON; }
 setup_llama.cpp-avx2() {
+  local vnni=OFF
+  grep -qw avx_vnni /proc/cpuinfo && vnni=ON # Assay's AVX2 kernels take it too where it is there
   build_llama build-avx2 -DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON \
-    -DGGML_AVX512=OFF
+    -DGGML_AVX_VNNI=$vnni -DGGML_AVX512=OFF
 }
 
 failed=0
