@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Assay beside llama.cpp on the same GGUF files: same ids, same processors, in turns, int8 activations on both sides.
+"""Assay beside llama.cpp on the same GGUF files: same ids, same processors, in turns, int8 activations and 16 bits a
+key or value on both sides.
 
 Prints a table in Markdown and, with --output, writes every sample as JSON. setup.sh --only llama.cpp llama.cpp-avx2 builds
 the peer. For a quiet machine: a file takes about a minute a round for 1.1 billion weights, a quarter of it for 124 million.
@@ -60,7 +61,7 @@ class Side:
 
 
 def sides_of(path, options):
-    request = {"model": str(path), "activations": "int8"}
+    request = {"model": str(path), "activations": "int8", "dtype": "bfloat16"}  # keys and values in 16 bits, as theirs
     if options.isa != "native":
         request["isa"] = options.isa
     llama = models.llama_program(options.dir, "assay-llama-worker", options.isa)
