@@ -185,7 +185,8 @@ void linear_grouped_int8(const GroupedInt8Args& args) noexcept {
     const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
       multiply_grouped_int8<Form, decltype(rows)::value, decltype(panels)::value>(args, book, row, panel);
     };
-    if (args.to.rows == 1) return for_few_rows<1, kCodePanels>(args.to, multiply);
+    // A panel alone is one stream of codes and one of scales, which run on into the next panel's.
+    if (args.to.rows == 1) return for_few_rows<1, 1>(args.to, multiply);
     if constexpr (kHasRowsOfPanels)
       args.to.rows > (Form::kIsHalf ? 2 : 4) ? for_few_rows<8, 1>(args.to, multiply)
                                              : for_few_rows<4, 2>(args.to, multiply);
