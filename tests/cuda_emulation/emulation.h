@@ -192,6 +192,7 @@ class Shared {
     emulation::check_shared(at, sizeof(T), alignof(T));
     return SharedElement<T>(at);
   }
+  SharedElement<T> at_byte(std::uint32_t byte) const { return Shared(byte_ + std::int64_t{byte})[0]; }
   std::int64_t byte() const { return byte_; }
 
  private:

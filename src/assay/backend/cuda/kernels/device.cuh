@@ -162,6 +162,9 @@ class Shared {
  public:
   ASSAY_DEVICE explicit Shared(std::int64_t byte) : elements_(reinterpret_cast<T*>(shared_memory + byte)) {}
   ASSAY_DEVICE T& operator[](std::int64_t i) const { return elements_[i]; }
+  ASSAY_DEVICE T& at_byte(std::uint32_t byte) const {
+    return *reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(elements_) + byte);
+  }
 
  private:
   T* elements_;
@@ -315,6 +318,24 @@ ASSAY_DEVICE std::uint32_t f16_pair(float x, float y) {
   std::uint32_t bits;
   memcpy(&bits, &pair, sizeof bits);
   return bits;
+}
+ASSAY_DEVICE std::uint32_t subtract_f16_pair(std::uint32_t x, std::uint32_t y) {
+  std::uint32_t r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+  return r;
+}
+ASSAY_DEVICE std::uint32_t subtract_bf16_pair(std::uint32_t x, std::uint32_t y) {
+  std::uint32_t r = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+#elif __CUDA_ARCH__ >= 800
+  asm("fma.rn.bf16x2 %0, %2, %3, %1;" : "=r"(r) : "r"(x), "r"(y), "r"(0xbf80bf80U));  // -1 each
+#endif
+  return r;
+}
+// Four bytes of eight, low ones first: byte i is that which the nibble i of the selectors names, 0 to 7.
+ASSAY_DEVICE std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
+  return __byte_perm(low, high, selectors);
 }
 ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
   std::uint32_t bits = 0;
