@@ -28,7 +28,7 @@ struct CodeTiles {
   struct Source {
     Global<const std::byte> codes[Strips];
     Global<const float> scales[Strips];  // those of the whole strip
-    std::int32_t first;
+    std::int32_t strip, first;
   };
   const OrderedPlace<Strips>& at;
   GroupScales scales[Strips];
@@ -37,17 +37,22 @@ struct CodeTiles {
   ScalePair scale[kAhead][Strips];
   float c[Strips][Blocks][4];
 
+  // Addresses are worked out once for several tiles; many rows need the registers.
+  static constexpr bool kKeeps = Blocks < 4;
+  template <typename T>
+  static ASSAY_DEVICE Global<T> kept(const Global<T>& address) {
+    return kKeeps ? address.pinned() : address;
+  }
   ASSAY_DEVICE Source source(std::int32_t of_strip, std::int32_t tile) const {
     Source from;
     ASSAY_UNROLL
     for (int strip = 0; strip < Strips; ++strip) {
-      from.codes[strip] =
-          (at.strip_data[strip] + ((std::int64_t{of_strip} * at.tiles + tile) * kTileBytes + at.lane * 16))
-              .pinned();
-      from.scales[strip] =
-          (scales[strip].scales + (scales[strip].first + of_strip * scales[strip].groups * kStrip + at.g))
-              .pinned();
+      from.codes[strip] = kept(at.strip_data[strip] +
+                               ((std::int64_t{of_strip} * at.tiles + tile) * kTileBytes + at.lane * 16));
+      from.scales[strip] = kept(scales[strip].scales +
+                                (scales[strip].first + of_strip * scales[strip].groups * kStrip + at.g));
     }
+    from.strip = of_strip;
     from.first = tile;
     return from;
   }
@@ -101,7 +106,8 @@ struct CodeTiles {
     for (int j = 0; j < kAhead; ++j) ASSAY_UNROLL
     for (int strip = 0; strip < Strips; ++strip) {
       if (AreWhole || own.first + j < at.end) multiply(operands, j, strip, own, x[j]);
-      if (j < fetched) fetch(j, strip, next);
+      if (j < fetched)
+        fetch(j, strip, kKeeps || !HasWideGroups ? next : source(next.strip, opaque(next.first)));
     }
   }
   // The strips' sums; the first codes of the next strip, if it is one, are fetched in place of the last.
