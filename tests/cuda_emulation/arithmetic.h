@@ -32,6 +32,9 @@ inline std::uint32_t subtract_bf16_pair(std::uint32_t x, std::uint32_t y) {
   return bf16_pair(bf16_value(x & 0xffffU) - bf16_value(y & 0xffffU),
                    bf16_value(x >> 16) - bf16_value(y >> 16));
 }
+inline std::uint32_t masked_or(std::uint32_t x, std::uint32_t mask, std::uint32_t bits) {
+  return (x & mask) | bits;
+}
 inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
   const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
   std::uint32_t r = 0;

@@ -25,8 +25,9 @@ class CodeOperands {
       const std::uint32_t odd = codes >> 4;
       ASSAY_UNROLL
       for (std::uint32_t i = 0; i < 4; ++i) {
-        const std::uint32_t pair = byte_permute(codes, odd, 0x4400U + 0x1111U * i) & 0x000f000fU;
-        a[i] = Type::subtract_pair(pair | Type::kWholePair, Type::kWholePair | 0x00080008U);
+        const std::uint32_t pair =
+            masked_or(byte_permute(codes, odd, 0x4400U + 0x1111U * i), 0x000f000fU, Type::kWholePair);
+        a[i] = Type::subtract_pair(pair, Type::kWholePair | 0x00080008U);
       }
     } else {
       ASSAY_UNROLL
