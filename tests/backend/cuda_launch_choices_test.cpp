@@ -131,8 +131,8 @@ TEST(CudaLaunchChoices, ComputeTheSameBitsForFewRows) {
     }
 }
 
-// Of as many tiles that warps take them in several turns, with and without a part of one; the bits are those
-// of the kernels of many rows.
+// Warps take so many tiles in several turns, with and without a part of one; the bits are those of the
+// kernels of many rows.
 TEST(CudaLaunchChoices, ComputeTheBitsOfManyRowsForLongRowsOfCodes) {
   struct LongCase {
     std::int64_t rows, inputs, group;
@@ -284,9 +284,10 @@ TEST(CudaLaunchChoices, GoByBucketsOfRows) {
 
 TEST(CudaLaunchChoices, AreNamedAndReadByTheirNames) {
   EXPECT_EQ(text_of(LaunchChoice()), "as usual");
-  const LaunchChoice choice{.loads = 1, .inputs = 0, .warpgroups = 3, .kernel = 2};
-  EXPECT_EQ(text_of(choice),
-            "weights near ahead, inputs made in front, warpgroup blocks 64x64, kernel cublaslt");
+  const LaunchChoice choice{.loads = 1, .inputs = 0, .codes = 2, .warpgroups = 3, .kernel = 2};
+  EXPECT_EQ(
+      text_of(choice),
+      "weights near ahead, inputs made in front, codes as integers, warpgroup blocks 64x64, kernel cublaslt");
   LaunchChoice read;
   for (const auto& [name, value] : names_of(choice)) EXPECT_TRUE(set_by_name(read, name, value)) << name;
   EXPECT_EQ(read, choice);
