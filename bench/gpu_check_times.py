@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from gpu_check_base import Energy, Worker, last_line, median, root, run, shapes_of
+from gpu_check_predicted import add_comparison, gpu_of, predict
 
 # What is timed of each model: a name, its precision, and fields of the configuration.
 CONFIGURATIONS = {
@@ -156,6 +157,10 @@ def check_nodes(options, report, limit):
     tool = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
     if options.device == "cpu" or not pathlib.Path(tool).exists():
         return report.skip("nodes", "ncu is not installed, or there is no GPU")
+    device = options.out / "device.json"
+    gpu = gpu_of(json.loads(device.read_text())["device"]) if device.exists() else None
+    if not gpu:
+        report.skip("predictions of nodes", "the stage `device` did not run, or `inspect --gpu` does not know this GPU")
     for shape, model in reversed(list(shapes_of(options))):  # large ones say most, and the time may not serve all
         if shape == "llama-8b":
             report.skip(f"{shape} nodes", "ncu takes longer than this stage has")
@@ -172,6 +177,9 @@ def check_nodes(options, report, limit):
             if not steps:
                 report.add(name, None, error=last_line(said) if code != 0 else "no whole decode step was seen")
                 continue
+            predicted = gpu and predict(options, model, precision, gpu, 8, limit.left())
+            if predicted:
+                add_comparison(report, name, steps, predicted)
             total = 0
             for (kernel, grid, registers), (count, us) in table_of_nodes(steps).items():
                 total += count * us

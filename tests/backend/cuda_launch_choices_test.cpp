@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "assay/quant/int4.h"
 #include "support/cuda_kernels.h"
 #include "support/cuda_ordered.h"
 #include "support/watched_runtime.h"
@@ -130,6 +131,58 @@ TEST(CudaLaunchChoices, ComputeTheSameBitsForFewRows) {
     }
 }
 
+// Warps take so many tiles in several turns, with and without a part of one; the bits are those of the
+// kernels of many rows.
+TEST(CudaLaunchChoices, ComputeTheBitsOfManyRowsForLongRowsOfCodes) {
+  struct LongCase {
+    std::int64_t rows, inputs, group;
+    bool are_integers;
+    std::size_t least;
+  };
+  Random random;
+  for (const LongCase& c : {LongCase{1, 5640, 64, true, 4},
+                            {1, 2048, 128, false, 3},
+                            {3, 4096, 32, true, 4},
+                            {8, 2500, 64, false, 3},
+                            {9, 2500, 32, true, 1},
+                            {20, 1100, 64, false, 1}}) {
+    SCOPED_TRACE(std::to_string(c.rows) + " rows of " + std::to_string(c.inputs) + ", group " +
+                 std::to_string(c.group));
+    const TestMatrix m = make_matrix(MatrixFormat::four_bit, 90, c.inputs, random, c.group,
+                                     c.are_integers ? int4_codebook() : codebook_of(FourBit::nf4));
+    Multiplication product(kGpus[0], m, random.floats(c.rows * m.inputs), c.rows, false, 0);
+    product.args().arithmetic = c.rows % 2 == 0 ? Arithmetic::float16 : Arithmetic::bfloat16;
+    product.args().few_rows = 0;
+    const Floats wanted = product.run({});
+    EXPECT_NE(product.runtime().take_launches().back().find("gemm_four"), std::string::npos);
+    product.args().few_rows = kFewRows;
+    expect_alike(product, c.least);
+    const Floats got = product.run({});
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      ASSERT_TRUE(is_same(got[i], wanted[i])) << i << ": " << got[i] << " for " << wanted[i];
+  }
+}
+
+TEST(CudaLaunchChoices, TakeCodesAsIntegersWhereTheyAre) {
+  Random random;
+  for (const bool are_integers : {false, true})
+    for (const Gpu& gpu : {kGpus[0], Gpu{"sm_75", 7, 5, 1, 64 << 10}}) {
+      SCOPED_TRACE(std::string(gpu.name) + (are_integers ? ", int4" : ", fp4"));
+      const TestMatrix m = make_matrix(MatrixFormat::four_bit, 90, 300, random, 64,
+                                       are_integers ? int4_codebook() : codebook_of(FourBit::fp4));
+      Multiplication product(gpu, m, random.floats(m.inputs), 1, true, 0);
+      product.args().arithmetic = Arithmetic::float16;
+      const auto launched = [&](const LaunchChoice& choice) {
+        product.run(choice);
+        const std::string name = product.runtime().take_launches().back();
+        return name.substr(0, name.find('['));
+      };
+      EXPECT_EQ(launched({.codes = 2}), are_integers ? "integer_codes" : launched({}));
+      EXPECT_EQ(launched({.codes = 1}), gpu.shared_bytes > (64 << 10) ? "spaced_codes" : launched({}));
+      expect_alike(product, 4);
+    }
+}
+
 TEST(CudaLaunchChoices, ComputeTheSameBitsForManyRows) {
   Random random;
   for (const int processors : {2, 132})
@@ -231,9 +284,10 @@ TEST(CudaLaunchChoices, GoByBucketsOfRows) {
 
 TEST(CudaLaunchChoices, AreNamedAndReadByTheirNames) {
   EXPECT_EQ(text_of(LaunchChoice()), "as usual");
-  const LaunchChoice choice{.loads = 1, .inputs = 0, .warpgroups = 3, .kernel = 2};
-  EXPECT_EQ(text_of(choice),
-            "weights near ahead, inputs made in front, warpgroup blocks 64x64, kernel cublaslt");
+  const LaunchChoice choice{.loads = 1, .inputs = 0, .codes = 2, .warpgroups = 3, .kernel = 2};
+  EXPECT_EQ(
+      text_of(choice),
+      "weights near ahead, inputs made in front, codes as integers, warpgroup blocks 64x64, kernel cublaslt");
   LaunchChoice read;
   for (const auto& [name, value] : names_of(choice)) EXPECT_TRUE(set_by_name(read, name, value)) << name;
   EXPECT_EQ(read, choice);

@@ -24,6 +24,24 @@ inline std::uint32_t bf16_pair(float x, float y) {
 inline std::uint32_t f16_pair(float x, float y) {
   return f16_bits(x) | f16_bits(y) << 16;
 }
+// In float32 first, which is exact for what kernels subtract.
+inline std::uint32_t subtract_f16_pair(std::uint32_t x, std::uint32_t y) {
+  return f16_pair(f16_value(x & 0xffffU) - f16_value(y & 0xffffU), f16_value(x >> 16) - f16_value(y >> 16));
+}
+inline std::uint32_t subtract_bf16_pair(std::uint32_t x, std::uint32_t y) {
+  return bf16_pair(bf16_value(x & 0xffffU) - bf16_value(y & 0xffffU),
+                   bf16_value(x >> 16) - bf16_value(y >> 16));
+}
+inline std::uint32_t masked_or(std::uint32_t x, std::uint32_t mask, std::uint32_t bits) {
+  return (x & mask) | bits;
+}
+inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
+  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
+  std::uint32_t r = 0;
+  for (int i = 0; i < 4; ++i)
+    r |= static_cast<std::uint32_t>(bytes >> (8 * (selectors >> (4 * i) & 7U)) & 0xffU) << (8 * i);
+  return r;
+}
 // To the nearest, ties away from zero.
 inline std::uint32_t tf32_bits(float x) {
   const std::uint32_t bits = bits_of(x);

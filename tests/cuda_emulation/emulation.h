@@ -113,8 +113,7 @@ class Global {
   }
   Words4 load_once(std::int64_t i) const { return load<Words4>(i); }
   Words4 load_shared_by_blocks(std::int64_t i) const { return load<Words4>(i); }
-  // 4 or 8 bytes that other kernels, or other blocks, wrote: past the L1 cache, which may hold what was
-  // there.
+  // 4 or 8 bytes that other kernels or blocks wrote: past the L1 cache, which may hold what was there.
   template <typename U>
   U load_written(std::int64_t i) const {
     return load<U>(i);
@@ -192,6 +191,7 @@ class Shared {
     emulation::check_shared(at, sizeof(T), alignof(T));
     return SharedElement<T>(at);
   }
+  SharedElement<T> at_byte(std::uint32_t byte) const { return Shared(byte_ + std::int64_t{byte})[0]; }
   std::int64_t byte() const { return byte_; }
 
  private:

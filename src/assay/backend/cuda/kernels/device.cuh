@@ -133,9 +133,9 @@ class Global {
   ASSAY_DEVICE const T* address() const { return address_; }
   // The same, of which the compiler does not know how it was worked out, and so keeps it.
   ASSAY_DEVICE Global pinned() const {
-    Global kept = *this;
-    asm volatile("" : "+l"(kept.address_));
-    return kept;
+    std::size_t address = __cvta_generic_to_global(address_);  // so that loads from it are known to be global
+    asm volatile("" : "+l"(address));
+    return Global(static_cast<T*>(const_cast<void*>(__cvta_global_to_generic(address))));
   }
 
  private:
@@ -162,6 +162,9 @@ class Shared {
  public:
   ASSAY_DEVICE explicit Shared(std::int64_t byte) : elements_(reinterpret_cast<T*>(shared_memory + byte)) {}
   ASSAY_DEVICE T& operator[](std::int64_t i) const { return elements_[i]; }
+  ASSAY_DEVICE T& at_byte(std::uint32_t byte) const {
+    return *reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(elements_) + byte);
+  }
 
  private:
   T* elements_;
@@ -315,6 +318,30 @@ ASSAY_DEVICE std::uint32_t f16_pair(float x, float y) {
   std::uint32_t bits;
   memcpy(&bits, &pair, sizeof bits);
   return bits;
+}
+ASSAY_DEVICE std::uint32_t subtract_f16_pair(std::uint32_t x, std::uint32_t y) {
+  std::uint32_t r;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+  return r;
+}
+ASSAY_DEVICE std::uint32_t subtract_bf16_pair(std::uint32_t x, std::uint32_t y) {
+  std::uint32_t r = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+#elif __CUDA_ARCH__ >= 800
+  asm("fma.rn.bf16x2 %0, %2, %3, %1;" : "=r"(r) : "r"(x), "r"(y), "r"(0xbf80bf80U));  // -1 each
+#endif
+  return r;
+}
+// (x & mask) | bits by one instruction, which a compiler makes two of.
+ASSAY_DEVICE std::uint32_t masked_or(std::uint32_t x, std::uint32_t mask, std::uint32_t bits) {
+  std::uint32_t r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(x), "r"(mask), "r"(bits));
+  return r;
+}
+// Four bytes of eight, low ones first: byte i is that which the nibble i of the selectors names, 0 to 7.
+ASSAY_DEVICE std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
+  return __byte_perm(low, high, selectors);
 }
 ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
   std::uint32_t bits = 0;

@@ -234,8 +234,8 @@ struct Kernels {
   OrderedKernels ordered_float16, ordered_bfloat16;
   // In groups of 64 inputs and more, and in smaller ones.
   OrderedKernels wide_float16, wide_bfloat16, narrow_float16, narrow_bfloat16;
-  Kernel<LinearArgs> four_bit_float32;
-  Kernel<LinearArgs> four_bit_offsets, linear_grouped;
+  OrderedKernels spaced_codes[2][2], integer_codes[2][2];  // 8 rows: [groups of 64 and more][float16]
+  Kernel<LinearArgs> four_bit_float32, four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   // Without a gate and with one; of rows that the blocks quantize, or norm and quantize, and of codes.
   Kernel<QuantizedLinearArgs> coded_int8, coded_gated_int8, normed_int8, normed_gated_int8;

@@ -13,7 +13,7 @@ namespace {
 // Candidates one after another, each with what comes of it: that which comes to the same is left out.
 class Candidates {
  public:
-  using Effect = std::array<std::int64_t, 3>;
+  using Effect = std::array<std::int64_t, 4>;
   void add(const LaunchChoice& choice, const Effect& effect) {
     if (std::find(effects_.begin(), effects_.end(), effect) != effects_.end()) return;
     effects_.push_back(effect);
@@ -36,14 +36,18 @@ std::vector<LaunchChoice> of_few_rows(const Runtime& runtime, const LinearArgs& 
   const auto add = [&](const LaunchChoice& choice) {
     const bool is_near = choice.loads == kByRule ? strips > 2 * processors : choice.loads == 1;
     const std::int64_t most = (choice.strips == kByRule ? 2 : choice.strips) * processors;
-    all.add(choice, {can_norm && choice.inputs != 0 ? 1 : 0, !have_codes && args.rows <= 8 && is_near ? 1 : 0,
-                     have_codes && args.rows <= 16 && strips > most ? most : 0});
+    all.add(choice,
+            {can_norm && choice.inputs != 0 ? 1 : 0, !have_codes && args.rows <= 8 && is_near ? 1 : 0,
+             have_codes && args.rows <= 16 && strips > most ? most : 0,
+             have_codes ? static_cast<std::int64_t>(codes_by(runtime, args.weight, args.rows, choice)) : 0});
   };
   for (const std::int8_t inputs : {kByRule, std::int8_t{0}}) {
     add({.inputs = inputs});
     for (const std::int8_t loads : {std::int8_t{0}, std::int8_t{1}}) add({.loads = loads, .inputs = inputs});
     for (const std::int8_t by : {std::int8_t{0}, std::int8_t{1}, std::int8_t{2}})
       add({.inputs = inputs, .strips = by});
+    for (const std::int8_t codes : {std::int8_t{1}, std::int8_t{2}}) add({.inputs = inputs, .codes = codes});
+    add({.inputs = inputs, .codes = 2, .strips = 0});
   }
   return all.choices();
 }
@@ -65,7 +69,7 @@ std::vector<LaunchChoice> of_many_rows(const Runtime& runtime, std::int64_t rows
     const GemmShape shape = gemm_shape(rows, weight, processors, choice);
     const bool can_split = room >= kRangesOfSums * rows * weight.outputs * 4 && shape.blocks <= processors;
     if (choice.ranges == 1 && !can_split) return;
-    all.add(choice, {shape.size, shape.is_split && can_split ? 1 : 0, 0});
+    all.add(choice, {shape.size, shape.is_split && can_split ? 1 : 0, 0, 0});
   };
   add({});
   for (const std::int8_t size : {std::int8_t{0}, std::int8_t{1}})

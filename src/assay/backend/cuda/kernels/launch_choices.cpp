@@ -18,6 +18,7 @@ struct ChoiceField {
 constexpr ChoiceField kFields[] = {
     {"loads", "weights", &LaunchChoice::loads, {"far ahead", "near ahead"}},
     {"inputs", "inputs made", &LaunchChoice::inputs, {"in front", "in each block"}},
+    {"codes", "codes", &LaunchChoice::codes, {"by a table", "by a spaced table", "as integers"}},
     {"strips", "strips", &LaunchChoice::strips, {"a block each", "by 1 block an SM", "by 2 blocks an SM"}},
     {"blocks", "blocks", &LaunchChoice::blocks, {"small", "large"}},
     {"ranges", "ranges", &LaunchChoice::ranges, {"in one block", "in a block each"}},

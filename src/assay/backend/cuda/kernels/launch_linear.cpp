@@ -26,7 +26,7 @@ void launch_linear(Runtime& runtime, const Kernel<Args> (&kernels)[kRowBlocks], 
          args);
 }
 
-constexpr std::uint32_t kByteTable = 256 * 4, kBankTables = 256 * 32 * 4;
+constexpr std::uint32_t kByteTable = 256 * 4, kBankTables = 256 * 32 * 4, kSpacedTables = 2 * kBankTables;
 
 constexpr std::int64_t kLargeOutputs = 128;
 
@@ -46,6 +46,19 @@ GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, co
   shape.blocks = blocks(shape.outputs, shape.rows);
   shape.is_split = choice.ranges == kByRule ? 2 * shape.blocks <= processors : choice.ranges == 1;
   return shape;
+}
+
+CodesBy codes_by(const Runtime& runtime, const Matrix& weight, std::int64_t rows,
+                 const LaunchChoice& choice) {
+  if (choice.codes == kByRule || rows > 8) return CodesBy::table;
+  const auto by = static_cast<CodesBy>(choice.codes);
+  if (by == CodesBy::spaced_table) {
+    const std::int64_t bytes = kSpacedTables + 2 * partial_bytes(8);
+    return bytes <= runtime.facts().shared_bytes_per_block ? by : CodesBy::table;
+  }
+  for (int code = 0; code < 16; ++code)
+    if (weight.codebook[code] != static_cast<float>(code - 8)) return CodesBy::table;
+  return by;
 }
 
 namespace {
@@ -118,7 +131,7 @@ std::uint32_t ordered_bytes(const OrderedArgs& args, std::int64_t rows, std::uin
                            : 0);
 }
 
-// 4-bit codes have a table in shared memory: so many blocks that all processors are busy take strip after
+// 4-bit codes may have a table in shared memory: so many blocks that all processors are busy take strip after
 // strip. Other products have a block for each strip. Where shared memory is small, blocks take fewer rows.
 void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedArgs args,
                       std::uint32_t table_bytes, const LaunchChoice& choice) {
@@ -134,7 +147,8 @@ void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedAr
   const int largest = is_normed ? 0 : has_gate ? kRowBlocks - 2 : kRowBlocks - 1;
   while (size < largest && args.rows > std::int64_t{8} << size && fits(size + 1, false)) ++size;
   const std::int64_t rows = std::int64_t{8} << size;
-  const bool takes_strips = table_bytes > 0 && size < 2 && most > 0 && strips > most && fits(size, true),
+  const bool takes_strips = args.weight.format == MatrixFormat::four_bit && size < 2 && most > 0 &&
+                            strips > most && fits(size, true),
              is_wide = size == 0 && (choice.loads == kByRule ? strips > twice : choice.loads == 1);
   const std::int64_t inputs = args.weight.inputs;
   args.is_staged = size == 0 && !is_wide && !has_gate && !is_normed && inputs > kMaxUnstagedInputs &&
@@ -253,10 +267,20 @@ void run_ordered_codes(Runtime& runtime, const LinearArgs& args, const LaunchCho
   if (run_gemm(runtime, args, args.arithmetic,
                are_float16 ? kernels.gemm_four_float16 : kernels.gemm_four_bfloat16, choice))
     return;
-  run_ordered(runtime, args, args.arithmetic,
-              are_wide ? (are_float16 ? kernels.wide_float16 : kernels.wide_bfloat16)
-                       : (are_float16 ? kernels.narrow_float16 : kernels.narrow_bfloat16),
-              kBankTables, choice);
+  const auto run_by = [&](const OrderedKernels& by, std::uint32_t table_bytes) {
+    run_ordered(runtime, args, args.arithmetic, by, table_bytes, choice);
+  };
+  switch (codes_by(runtime, args.weight, args.rows, choice)) {
+    case CodesBy::spaced_table:
+      return run_by(kernels.spaced_codes[are_wide ? 1 : 0][are_float16 ? 1 : 0], kSpacedTables);
+    case CodesBy::integers:
+      return run_by(kernels.integer_codes[are_wide ? 1 : 0][are_float16 ? 1 : 0], 0);
+    case CodesBy::table:
+      break;
+  }
+  run_by(are_wide ? (are_float16 ? kernels.wide_float16 : kernels.wide_bfloat16)
+                  : (are_float16 ? kernels.narrow_float16 : kernels.narrow_bfloat16),
+         kBankTables);
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ struct GemmShape {
 };
 GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, const LaunchChoice& choice);
 
+// How codes of few rows become operands: as chosen where rows, codebook and shared memory allow it.
+CodesBy codes_by(const Runtime& runtime, const Matrix& weight, std::int64_t rows, const LaunchChoice& choice);
+
 // The kernels of many rows, of codes that are not in order; false where they take none of this shape.
 bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice);
 

@@ -110,7 +110,11 @@ inline constexpr std::int64_t kPartialBytes = std::int64_t{kRanges} * Rows* kPad
 struct Float16 {
   static constexpr std::uint32_t kExponent = 0x7c00U;  // where all of it is set, it is no finite number
   static ASSAY_DEVICE std::uint32_t bits(float x) { return f16_bits(x); }
+  static constexpr std::uint32_t kWholePair = 0x64006400U;  // twice 1024; mantissas count ones from there
   static ASSAY_DEVICE std::uint32_t pair(float x, float y) { return f16_pair(x, y); }
+  static ASSAY_DEVICE std::uint32_t subtract_pair(std::uint32_t x, std::uint32_t y) {
+    return subtract_f16_pair(x, y);
+  }
   static ASSAY_DEVICE float value(std::uint32_t bits) { return f16_value(bits); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_f16(c, a, b);
@@ -119,7 +123,11 @@ struct Float16 {
 struct Bfloat16 {
   static constexpr std::uint32_t kExponent = 0x7f80U;
   static ASSAY_DEVICE std::uint32_t bits(float x) { return bf16_bits(x); }
+  static constexpr std::uint32_t kWholePair = 0x43004300U;  // twice 128; mantissas count ones from there
   static ASSAY_DEVICE std::uint32_t pair(float x, float y) { return bf16_pair(x, y); }
+  static ASSAY_DEVICE std::uint32_t subtract_pair(std::uint32_t x, std::uint32_t y) {
+    return subtract_bf16_pair(x, y);
+  }
   static ASSAY_DEVICE float value(std::uint32_t bits) { return bf16_value(bits); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_bf16(c, a, b);
@@ -271,15 +279,16 @@ ASSAY_DEVICE void expand_codes(std::uint32_t (&a)[4], std::uint32_t codes,
   for (int j = 0; j < 4; ++j) a[j] = table[codes >> (8 * j) & 0xffU];
 }
 inline constexpr std::int64_t kBankTableBytes = 256 * kWarp * 4;
-// The table of pairs of codes for each bank, so that lanes do not wait for one another.
-template <typename Type>
+// The table of pairs of codes for each bank, so that lanes do not wait for one another; so many words from
+// pair to pair.
+template <typename Type, std::int32_t Pitch = kWarp>
 ASSAY_DEVICE void make_bank_tables(const Shared<std::uint32_t>& table, const Matrix& weight) {
   static_assert(kLinearThreads == 256);  // a pair of codes a thread
   const std::int32_t pair = thread_index(), lane = pair % kWarp;
   const std::uint32_t values = Type::bits(weight.codebook[pair & 15]) | Type::bits(weight.codebook[pair >> 4])
                                                                             << 16;
   ASSAY_UNROLL
-  for (int bank = 0; bank < kWarp; ++bank) table[pair * kWarp + (bank + lane) % kWarp] = values;
+  for (int bank = 0; bank < kWarp; ++bank) table[pair * Pitch + (bank + lane) % kWarp] = values;
 }
 
 // Steps of 16 inputs after which sums are scaled: those of a group, at most those of a tile.

@@ -13,7 +13,7 @@
 #include "assay/backend/cuda/kernels/linear.cuh"
 #include "assay/backend/cuda/kernels/many_rows.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
-#include "assay/backend/cuda/kernels/ordered.cuh"
+#include "assay/backend/cuda/kernels/ordered_codes.cuh"
 #include "assay/backend/cuda/kernels/ordered_int8.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
@@ -41,13 +41,13 @@ inline void add_ordered(Kernels& k) {
 #define ASSAY_F16(...) ordered_halves<Float16, MatrixFormat::float16, __VA_ARGS__>
 #define ASSAY_BF16(...) ordered_halves<Bfloat16, MatrixFormat::bfloat16, __VA_ARGS__>
 #define ASSAY_WIDE_F16(blocks, strips, is_normed, is_wide) \
-  ordered_codes<Float16, true, blocks, strips, is_normed>
+  ordered_codes<Float16, CodesBy::table, true, blocks, strips, is_normed>
 #define ASSAY_WIDE_BF16(blocks, strips, is_normed, is_wide) \
-  ordered_codes<Bfloat16, true, blocks, strips, is_normed>
+  ordered_codes<Bfloat16, CodesBy::table, true, blocks, strips, is_normed>
 #define ASSAY_NARROW_F16(blocks, strips, is_normed, is_wide) \
-  ordered_codes<Float16, false, blocks, strips, is_normed>
+  ordered_codes<Float16, CodesBy::table, false, blocks, strips, is_normed>
 #define ASSAY_NARROW_BF16(blocks, strips, is_normed, is_wide) \
-  ordered_codes<Bfloat16, false, blocks, strips, is_normed>
+  ordered_codes<Bfloat16, CodesBy::table, false, blocks, strips, is_normed>
   ASSAY_ORDERED(ordered_float16, ASSAY_F16);
   ASSAY_ORDERED(ordered_bfloat16, ASSAY_BF16);
   ASSAY_ORDERED(wide_float16, ASSAY_WIDE_F16);
@@ -61,6 +61,27 @@ inline void add_ordered(Kernels& k) {
 #undef ASSAY_NARROW_F16
 #undef ASSAY_NARROW_BF16
 #undef ASSAY_ORDERED
+}
+
+inline void add_codes(Kernels& k) {
+  using namespace device;
+#define ASSAY_CODES(field, Type, by, is_wide)                                                     \
+  k.field.rows[0] = k.field.wide = {#field "<8>", ordered_codes<Type, by, is_wide, 1, 1, false>}; \
+  k.field.gated[0] =                                                                              \
+      k.field.wide_gated = {#field "<8, gated>", ordered_codes<Type, by, is_wide, 1, 2, false>};  \
+  k.field.normed =                                                                                \
+      k.field.wide_normed = {#field "<8, normed>", ordered_codes<Type, by, is_wide, 1, 1, true>}; \
+  k.field.normed_gated = k.field.wide_normed_gated = {#field "<8, normed, gated>",                \
+                                                      ordered_codes<Type, by, is_wide, 1, 2, true>}
+  ASSAY_CODES(spaced_codes[0][0], Bfloat16, CodesBy::spaced_table, false);
+  ASSAY_CODES(spaced_codes[0][1], Float16, CodesBy::spaced_table, false);
+  ASSAY_CODES(spaced_codes[1][0], Bfloat16, CodesBy::spaced_table, true);
+  ASSAY_CODES(spaced_codes[1][1], Float16, CodesBy::spaced_table, true);
+  ASSAY_CODES(integer_codes[0][0], Bfloat16, CodesBy::integers, false);
+  ASSAY_CODES(integer_codes[0][1], Float16, CodesBy::integers, false);
+  ASSAY_CODES(integer_codes[1][0], Bfloat16, CodesBy::integers, true);
+  ASSAY_CODES(integer_codes[1][1], Float16, CodesBy::integers, true);
+#undef ASSAY_CODES
 }
 
 inline void add_multiplications(Kernels& k) {
@@ -179,6 +200,7 @@ inline Kernels kernel_table() {
   k.step_bfloat16[1][1] = {"attend_step_bfloat16<128, 4>", attend_step<Bfloat16, 128, 4>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_ordered(k);
+  add_codes(k);
   add_multiplications(k);
 #if !defined(__CUDACC__) || defined(ASSAY_CUDA_WARPGROUPS)
   add_warpgroups(k.warpgroups);
