@@ -112,6 +112,10 @@ class Global {
     return *checked<const U>(i);
   }
   Words4 load_once(std::int64_t i) const { return load<Words4>(i); }
+  template <typename U>
+  U load_once_of(std::int64_t i) const {
+    return load<U>(i);
+  }
   Words4 load_shared_by_blocks(std::int64_t i) const { return load<Words4>(i); }
   // 4 or 8 bytes that other kernels, or other blocks, wrote: past the L1 cache, which may hold what was
   // there.

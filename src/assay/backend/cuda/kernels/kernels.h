@@ -215,6 +215,15 @@ struct OrderedKernels {
   Kernel<OrderedArgs> rows[kRowBlocks], gated[kRowBlocks - 1], normed, normed_gated;
   Kernel<OrderedArgs> wide, wide_gated, wide_normed, wide_normed_gated;
 };
+// By grouped codes, by 8, 32 or 64 rows, and with a gate by 8 or 32; one for each kind of codes.
+struct GroupedKernels {
+  Kernel<OrderedArgs> rows[3], gated[2];
+};
+inline constexpr struct GroupedKind {
+  int bits;
+  bool has_book;
+} kGroupedKinds[] = {{8, false}, {6, false}, {5, false}, {4, false}, {4, true}, {3, false}, {2, false}};
+inline constexpr int kGroupedKindCount = sizeof kGroupedKinds / sizeof *kGroupedKinds;
 struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
@@ -234,6 +243,7 @@ struct Kernels {
   OrderedKernels ordered_float16, ordered_bfloat16;
   // In groups of 64 inputs and more, and in smaller ones.
   OrderedKernels wide_float16, wide_bfloat16, narrow_float16, narrow_bfloat16;
+  GroupedKernels grouped_float16[kGroupedKindCount], grouped_bfloat16[kGroupedKindCount];
   Kernel<LinearArgs> four_bit_float32;
   Kernel<LinearArgs> four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;

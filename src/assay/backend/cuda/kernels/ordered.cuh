@@ -280,7 +280,8 @@ ordered_codes(OrderedArgs a) {
     if constexpr (Blocks == 1 && Strips == 1) {
       is_staged = a.is_staged;
       if (is_staged)
-        multiply(StagedRows(a, at, 2 * at.begin, 2 * at.end, kBankTableBytes + kPartials * (step < strips ? 2 : 1)));
+        multiply(StagedRows(a, at, 2 * at.begin, 2 * at.end,
+                            kBankTableBytes + kPartials * (step < strips ? 2 : 1)));
     }
     if (!is_staged) multiply(OrderedRows<Blocks>(a, at));
   }
