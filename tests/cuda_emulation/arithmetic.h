@@ -9,6 +9,18 @@
 namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
+inline float bf16_value(std::uint32_t bits) {
+  return bf16_to_float(static_cast<std::uint16_t>(bits));
+}
+inline float f16_value(std::uint32_t bits) {
+  return f16_to_float(static_cast<std::uint16_t>(bits));
+}
+inline std::uint32_t bf16_bits(float x) {
+  return float_to_bf16(x);
+}
+inline std::uint32_t f16_bits(float x) {
+  return float_to_f16(x);
+}
 inline std::int32_t opaque(std::int32_t x) {
   return x;
 }

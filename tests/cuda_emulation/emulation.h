@@ -273,18 +273,6 @@ inline std::uint32_t bits_of(float x) {
 inline float float_of(std::uint32_t bits) {
   return std::bit_cast<float>(bits);
 }
-inline float bf16_value(std::uint32_t bits) {
-  return bf16_to_float(static_cast<std::uint16_t>(bits));
-}
-inline float f16_value(std::uint32_t bits) {
-  return f16_to_float(static_cast<std::uint16_t>(bits));
-}
-inline std::uint32_t bf16_bits(float x) {
-  return float_to_bf16(x);
-}
-inline std::uint32_t f16_bits(float x) {
-  return float_to_f16(x);
-}
 
 }  // namespace ASSAY_COMPILED_FOR
 }  // namespace assay::cuda::device

@@ -10,7 +10,7 @@ namespace assay::cuda {
 
 namespace {
 
-constexpr std::int64_t kGroupedRows[] = {8, 32, 64};  // of GroupedKernels
+constexpr std::int64_t kGroupedRows[] = {8, 32, 64};  // as GroupedKernels have them
 
 // Whether entries of the book are whole numbers one after another.
 bool has_book(const Matrix& weight) {

@@ -1,6 +1,6 @@
-// Matrix multiplications of few rows by grouped codes on 16-bit tensor cores; of more, 64 at a time. Products
-// of a group are summed as its codes are, and scaled then; what minima add is their product with the sum of
-// the group's inputs, which a multiplication by ones makes.
+// Matrix multiplications of few rows by grouped codes on 16-bit tensor cores; of more, 64 at a time. A
+// group's products are summed as its codes are, and scaled then; what minima add is their product with the
+// sum of the group's inputs, which a multiplication by ones makes.
 //
 // As in kernels/ordered.cuh rows lie in the order of operand B, weights are on their way before the kernel in
 // front is waited for, and each of 8 warps sums a range of the inputs.
@@ -133,7 +133,7 @@ struct GroupedSpans {
 };
 
 template <typename Type, int Bits, bool HasBook, int Blocks, int Strips>
-ASSAY_KERNEL_OF(kLinearThreads, Blocks < 8 ? 2 : 1)
+ASSAY_KERNEL_OF(kLinearThreads, Blocks* Strips < 8 ? 2 : 1)
 ordered_grouped(OrderedArgs a) {
   using Spans = GroupedSpans<Type, Bits, HasBook, Blocks, Strips>;
   const auto at = OrderedPlace<Strips>::template of<MatrixFormat::grouped>(a, 8 * Blocks);
@@ -156,7 +156,7 @@ ordered_grouped(OrderedArgs a) {
     if (at.begin < at.end) spans.make_scales(scales, at.begin);
     wait_for_previous();
     spans.multiply(scales, places, OrderedRows<Blocks>(a, at));
-    cp_async_wait<0>();  // of a warp without inputs
+    cp_async_wait<0>();  // a warp without inputs has waited for none
     barrier();           // sums lie where scales were
     finish_blocks<Blocks, Strips>(a, at, shared<float>(0), spans.c, early);
   };
