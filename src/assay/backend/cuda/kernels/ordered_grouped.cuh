@@ -19,6 +19,11 @@ inline constexpr int kSpansAhead = Blocks == 1   ? 8 / Strips
                                    : Blocks == 8 ? 2
                                                  : 4 / Strips;
 
+// Blocks that share a processor, where their registers have room; 32 rows of 2-bit codes spill beside
+// another.
+template <int Bits, int Columns>
+inline constexpr int kGroupedBlocksOfProcessor = Columns < (Bits == 2 ? 4 : 8) ? 2 : 1;
+
 template <typename Type, int Bits, bool HasBook, int Blocks, int Strips>
 struct GroupedSpans {
   using Shape = GroupedShape<Bits, HasBook>;
@@ -133,7 +138,7 @@ struct GroupedSpans {
 };
 
 template <typename Type, int Bits, bool HasBook, int Blocks, int Strips>
-ASSAY_KERNEL_OF(kLinearThreads, Blocks* Strips < 8 ? 2 : 1)
+ASSAY_KERNEL_OF(kLinearThreads, kGroupedBlocksOfProcessor<Bits, Blocks * Strips>)
 ordered_grouped(OrderedArgs a) {
   using Spans = GroupedSpans<Type, Bits, HasBook, Blocks, Strips>;
   const auto at = OrderedPlace<Strips>::template of<MatrixFormat::grouped>(a, 8 * Blocks);
