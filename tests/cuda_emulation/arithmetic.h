@@ -9,6 +9,18 @@
 namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
+inline float bf16_value(std::uint32_t bits) {
+  return bf16_to_float(static_cast<std::uint16_t>(bits));
+}
+inline float f16_value(std::uint32_t bits) {
+  return f16_to_float(static_cast<std::uint16_t>(bits));
+}
+inline std::uint32_t bf16_bits(float x) {
+  return float_to_bf16(x);
+}
+inline std::uint32_t f16_bits(float x) {
+  return float_to_f16(x);
+}
 inline std::int32_t opaque(std::int32_t x) {
   return x;
 }
@@ -24,23 +36,27 @@ inline std::uint32_t bf16_pair(float x, float y) {
 inline std::uint32_t f16_pair(float x, float y) {
   return f16_bits(x) | f16_bits(y) << 16;
 }
-// In float32 first, which is exact for what kernels subtract.
-inline std::uint32_t subtract_f16_pair(std::uint32_t x, std::uint32_t y) {
-  return f16_pair(f16_value(x & 0xffffU) - f16_value(y & 0xffffU), f16_value(x >> 16) - f16_value(y >> 16));
+// Each is rounded once: a float holds any sum of two such numbers of like size.
+inline std::uint32_t f16_sums(std::uint32_t x, std::uint32_t y) {
+  return f16_pair(f16_value(x & 0xffffU) + f16_value(y & 0xffffU), f16_value(x >> 16) + f16_value(y >> 16));
 }
-inline std::uint32_t subtract_bf16_pair(std::uint32_t x, std::uint32_t y) {
-  return bf16_pair(bf16_value(x & 0xffffU) - bf16_value(y & 0xffffU),
-                   bf16_value(x >> 16) - bf16_value(y >> 16));
+inline std::uint32_t bf16_sums(std::uint32_t x, std::uint32_t y) {
+  return bf16_pair(bf16_value(x & 0xffffU) + bf16_value(y & 0xffffU),
+                   bf16_value(x >> 16) + bf16_value(y >> 16));
 }
 inline std::uint32_t masked_or(std::uint32_t x, std::uint32_t mask, std::uint32_t bits) {
   return (x & mask) | bits;
 }
-inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
-  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
-  std::uint32_t r = 0;
-  for (int i = 0; i < 4; ++i)
-    r |= static_cast<std::uint32_t>(bytes >> (8 * (selectors >> (4 * i) & 7U)) & 0xffU) << (8 * i);
-  return r;
+// A nibble of 8 and more would copy a sign: kernels have none.
+inline std::uint32_t bytes_of(std::uint32_t x, std::uint32_t y, std::uint32_t which) {
+  const std::uint64_t all = std::uint64_t{y} << 32 | x;
+  std::uint32_t bytes = 0;
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t nibble = which >> (4 * i) & 15U;
+    const auto byte = static_cast<std::uint32_t>(all >> (8 * (nibble & 7U)) & 255U);
+    bytes |= (nibble < 8 ? byte : (byte & 128U) != 0 ? 255U : 0U) << (8 * i);
+  }
+  return bytes;
 }
 // To the nearest, ties away from zero.
 inline std::uint32_t tf32_bits(float x) {

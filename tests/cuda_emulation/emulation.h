@@ -112,6 +112,10 @@ class Global {
     return *checked<const U>(i);
   }
   Words4 load_once(std::int64_t i) const { return load<Words4>(i); }
+  template <typename U>
+  U load_once_of(std::int64_t i) const {
+    return load<U>(i);
+  }
   Words4 load_shared_by_blocks(std::int64_t i) const { return load<Words4>(i); }
   // 4 or 8 bytes that other kernels or blocks wrote: past the L1 cache, which may hold what was there.
   template <typename U>
@@ -268,18 +272,6 @@ inline std::uint32_t bits_of(float x) {
 }
 inline float float_of(std::uint32_t bits) {
   return std::bit_cast<float>(bits);
-}
-inline float bf16_value(std::uint32_t bits) {
-  return bf16_to_float(static_cast<std::uint16_t>(bits));
-}
-inline float f16_value(std::uint32_t bits) {
-  return f16_to_float(static_cast<std::uint16_t>(bits));
-}
-inline std::uint32_t bf16_bits(float x) {
-  return float_to_bf16(x);
-}
-inline std::uint32_t f16_bits(float x) {
-  return float_to_f16(x);
 }
 
 }  // namespace ASSAY_COMPILED_FOR

@@ -22,20 +22,19 @@ class CodeOperands {
   // The four registers of a k16 step, of 8 codes.
   ASSAY_DEVICE void expand(std::uint32_t (&a)[4], std::uint32_t codes) const {
     if constexpr (By == CodesBy::integers) {
+      constexpr std::uint32_t kZero = Type::kInteger * 0x00010001U, kLessEight = 0x80088008U;
       const std::uint32_t odd = codes >> 4;
       ASSAY_UNROLL
       for (std::uint32_t i = 0; i < 4; ++i) {
-        const std::uint32_t pair =
-            masked_or(byte_permute(codes, odd, 0x4400U + 0x1111U * i), 0x000f000fU, Type::kWholePair);
-        a[i] = Type::subtract_pair(pair, Type::kWholePair | 0x00080008U);
+        const std::uint32_t pair = masked_or(bytes_of(codes, odd, 0x4400U + 0x1111U * i), 0x000f000fU, kZero);
+        a[i] = Type::sums(pair, kZero | kLessEight);
       }
     } else {
       ASSAY_UNROLL
       for (std::uint32_t i = 0; i < 4; ++i) {
         const std::uint32_t shifted = i == 0 ? codes << 7 : codes >> (8 * i - 7);
-        a[i] =
-            table_.at_byte(By == CodesBy::spaced_table ? byte_permute(codes, lane_bytes_, 0x5504U + 0x10U * i)
-                                                       : (shifted & 0x7f80U) | lane_bytes_);
+        a[i] = table_.at_byte(By == CodesBy::spaced_table ? bytes_of(codes, lane_bytes_, 0x5504U + 0x10U * i)
+                                                          : (shifted & 0x7f80U) | lane_bytes_);
       }
     }
   }

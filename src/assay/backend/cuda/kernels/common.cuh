@@ -251,6 +251,10 @@ struct RunReader {
     return static_cast<float>(static_cast<std::int32_t>(low | high << 4));
   }
 };
+// 2^(byte - 127); 255 is no number.
+ASSAY_DEVICE float e8m0_value(std::uint32_t byte) {
+  return float_of(byte == 255 ? 0x7fc00000U : byte == 0 ? 0x00400000U : byte << 23);
+}
 struct ScaleAndOffset {
   float scale, offset;
 };
@@ -259,10 +263,7 @@ ASSAY_DEVICE ScaleAndOffset grouped_scale(const Matrix& matrix, std::int64_t row
   const RunReader reader{run, Global<const float>(matrix.scales).as<const std::byte>(),
                          row / kStrip * run.panel_bytes(matrix.inputs) + k / run.inputs * run.bytes(),
                          row % kStrip};
-  if (run.is_e8m0) {
-    const std::uint32_t byte = reader.bits(run.factor_at, 8);
-    return {float_of(byte == 255 ? 0x7fc00000U : byte == 0 ? 0x00400000U : byte << 23), 0};
-  }
+  if (run.is_e8m0) return {e8m0_value(reader.bits(run.factor_at, 8)), 0};
   const int group = static_cast<int>(k % run.inputs / run.group());
   ScaleAndOffset by{reader.factor(run.factor_at), run.has_minima ? reader.factor(run.minimum_factor_at) : 0};
   if (run.number_bits == 0) return by;
@@ -278,8 +279,9 @@ ASSAY_DEVICE float grouped_entry(const Matrix& matrix, const Book& book, std::in
   const std::int64_t first = row / kStrip * grouped_code_bytes(matrix.run.code_bits, matrix.inputs) +
                              k / kSpan * kStrip * 4 * matrix.run.code_bits;
   const auto part = [&](std::int64_t plane, int width) {
-    const auto word = data.load<std::uint32_t>((plane + plane_word(width, k, row % kStrip)) / 4);
-    return word >> plane_shift(width, k) & ((1U << width) - 1U);
+    const std::int64_t bit = bit_in_plane(width, row, k);
+    const std::uint32_t byte = data.load<std::uint8_t>(plane + bit / 8);
+    return byte >> bit % 8 & ((1U << width) - 1U);
   };
   std::uint32_t code = part(first, planes.low);
   if (planes.high > 0) code |= part(first + kStrip * 4 * planes.low, planes.high) << planes.low;

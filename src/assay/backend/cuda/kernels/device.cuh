@@ -94,6 +94,20 @@ class Global {
                  : "memory");
     return r;
   }
+  // The same of 2, 4 or 8 bytes.
+  template <typename U>
+  ASSAY_DEVICE U load_once_of(std::int64_t i) const {
+    static_assert(sizeof(U) == 2 || sizeof(U) == 4 || sizeof(U) == 8);
+    const U* at = reinterpret_cast<const U*>(address_) + i;
+    U value;
+    if constexpr (sizeof(U) == 2)
+      asm volatile("ld.global.L1::no_allocate.u16 %0, [%1];" : "=h"(value) : "l"(at) : "memory");
+    else if constexpr (sizeof(U) == 4)
+      asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    else
+      asm volatile("ld.global.L1::no_allocate.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    return value;
+  }
   ASSAY_DEVICE Words4 load_shared_by_blocks(std::int64_t i) const {
     Words4 r;
     asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -319,29 +333,34 @@ ASSAY_DEVICE std::uint32_t f16_pair(float x, float y) {
   memcpy(&bits, &pair, sizeof bits);
   return bits;
 }
-ASSAY_DEVICE std::uint32_t subtract_f16_pair(std::uint32_t x, std::uint32_t y) {
-  std::uint32_t r;
-  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
-  return r;
+// The sums of two pairs of 16-bit numbers, one by one.
+ASSAY_DEVICE std::uint32_t f16_sums(std::uint32_t x, std::uint32_t y) {
+  __half2 a, b;
+  memcpy(&a, &x, sizeof x);
+  memcpy(&b, &y, sizeof y);
+  const __half2 sums = __hadd2(a, b);
+  std::uint32_t bits;
+  memcpy(&bits, &sums, sizeof bits);
+  return bits;
 }
-ASSAY_DEVICE std::uint32_t subtract_bf16_pair(std::uint32_t x, std::uint32_t y) {
-  std::uint32_t r = 0;
-#if __CUDA_ARCH__ >= 900
-  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
-#elif __CUDA_ARCH__ >= 800
-  asm("fma.rn.bf16x2 %0, %2, %3, %1;" : "=r"(r) : "r"(x), "r"(y), "r"(0xbf80bf80U));  // -1 each
-#endif
-  return r;
+ASSAY_DEVICE std::uint32_t bf16_sums(std::uint32_t x, std::uint32_t y) {
+  __nv_bfloat162 a, b;
+  memcpy(&a, &x, sizeof x);
+  memcpy(&b, &y, sizeof y);
+  const __nv_bfloat162 sums = __hadd2(a, b);
+  std::uint32_t bits;
+  memcpy(&bits, &sums, sizeof bits);
+  return bits;
 }
-// (x & mask) | bits by one instruction, which a compiler makes two of.
+// (x & mask) | bits by one instruction: a compiler makes two of it where both are constants.
 ASSAY_DEVICE std::uint32_t masked_or(std::uint32_t x, std::uint32_t mask, std::uint32_t bits) {
-  std::uint32_t r;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(x), "r"(mask), "r"(bits));
-  return r;
+  std::uint32_t y;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(y) : "r"(x), "r"(mask), "r"(bits));
+  return y;
 }
-// Four bytes of eight, low ones first: byte i is that which the nibble i of the selectors names, 0 to 7.
-ASSAY_DEVICE std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
-  return __byte_perm(low, high, selectors);
+// Four of the eight bytes of x and y, those that the low nibbles of `which` name.
+ASSAY_DEVICE std::uint32_t bytes_of(std::uint32_t x, std::uint32_t y, std::uint32_t which) {
+  return __byte_perm(x, y, which);
 }
 ASSAY_DEVICE std::uint32_t tf32_bits(float x) {
   std::uint32_t bits = 0;

@@ -1,14 +1,13 @@
-// Grouped codes (common/grouped_layout.h): their values one by one, and matrix multiplications by them.
+// Matrix multiplications by grouped codes in float32; in 16 bits kernels/ordered_grouped.cuh has them.
 #pragma once
 
-#include "assay/backend/cuda/kernels/offsets.cuh"
+#include "assay/backend/cuda/kernels/linear.cuh"
 
 namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
 // Groups of 16 inputs or multiples: half a span has one scale. A thread per output and half of a span; sums
-// of the halves are added at the end. Weights and inputs are rounded to the arithmetic and multiplied in
-// float32.
+// of the halves are added at the end.
 ASSAY_KERNEL_OF(kLinearThreads, 2) linear_grouped(LinearArgs a) {
   const LinearPlace at(a.weight, kFourBitRows);
   const Shared<float> codebook = shared<float>(0), partial = shared<float>(64);
@@ -30,14 +29,12 @@ ASSAY_KERNEL_OF(kLinearThreads, 2) linear_grouped(LinearArgs a) {
       float weights[2];
       for (int j = 0; j < 2; ++j)
         weights[j] = k + j < a.weight.inputs
-                         ? rounded(a.arithmetic, fmaf(grouped_entry(a.weight, codebook, output, k + j),
-                                                      by.scale, by.offset))
+                         ? fmaf(grouped_entry(a.weight, codebook, output, k + j), by.scale, by.offset)
                          : 0.0F;
       ASSAY_UNROLL
       for (int row = 0; row < kFourBitRows; ++row) {
         const Floats2 x = in.pair(at.first_row + row, k);
-        sums[row] = fmaf(weights[1], rounded(a.arithmetic, x.y),
-                         fmaf(weights[0], rounded(a.arithmetic, x.x), sums[row]));
+        sums[row] = fmaf(weights[1], x.y, fmaf(weights[0], x.x, sums[row]));
       }
     }
   }

@@ -14,6 +14,7 @@
 #include "assay/backend/cuda/kernels/int8_args.h"
 #include "assay/backend/cuda/kernels/launch_choice.h"
 #include "assay/backend/cuda/kernels/linear_args.h"
+#include "assay/backend/cuda/kernels/product_kernels.h"
 #include "assay/plan/elementwise.h"
 
 namespace assay::cuda {
@@ -204,17 +205,7 @@ void run(Runtime& runtime, const LinearInt8ActivationsArgs& args);
 void run(Runtime& runtime, const BendArgs& args);
 void run(Runtime& runtime, const NextTokenArgs& args);
 
-// The entries, which the compiler of the kernels fills in (kernels/table.cuh). Of matrix multiplications one
-// for each number of columns of 8 rows that a block takes: 1, 2, 4, 8.
-inline constexpr int kRowBlocks = 4;
-// For many rows one for blocks of 64 outputs x 64 rows and one for 128 x 128, of 4-bit codes 128 x 64.
-inline constexpr int kGemmSizes = 2;
-// A product of rows in order, by 8, 16, 32 or 64 of them; with a gate by 8, 16 or 32; and of up to 8 rows
-// that each block norms. `wide` where so many blocks share a processor that each has few loads on its way.
-struct OrderedKernels {
-  Kernel<OrderedArgs> rows[kRowBlocks], gated[kRowBlocks - 1], normed, normed_gated;
-  Kernel<OrderedArgs> wide, wide_gated, wide_normed, wide_normed_gated;
-};
+// The entries, which the compiler of the kernels fills in (kernels/table.cuh).
 struct Kernels {
   Kernel<EmbedArgs> embed;
   Kernel<NormArgs> norm;
@@ -235,6 +226,7 @@ struct Kernels {
   // In groups of 64 inputs and more, and in smaller ones.
   OrderedKernels wide_float16, wide_bfloat16, narrow_float16, narrow_bfloat16;
   OrderedKernels spaced_codes[2][2], integer_codes[2][2];  // 8 rows: [groups of 64 and more][float16]
+  GroupedKernels grouped_float16[kGroupedKindCount], grouped_bfloat16[kGroupedKindCount];
   Kernel<LinearArgs> four_bit_float32, four_bit_offsets, linear_grouped;
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   // Without a gate and with one; of rows that the blocks quantize, or norm and quantize, and of codes.

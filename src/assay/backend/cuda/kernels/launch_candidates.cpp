@@ -81,7 +81,8 @@ std::vector<LaunchChoice> of_many_rows(const Runtime& runtime, std::int64_t rows
 
 std::vector<LaunchChoice> candidates_of(const Runtime& runtime, const LinearArgs& args) {
   const Matrix& weight = args.weight;
-  if (args.rows == 0 || weight.inputs == 0 || weight.outputs == 0) return {{}};
+  if (args.rows == 0 || weight.inputs == 0 || weight.outputs == 0 || weight.format == MatrixFormat::grouped)
+    return {{}};
   const bool is_ordered = takes_ordered_inputs(weight.format, args.arithmetic, weight.group,
                                                weight.offsets || weight.input_groups);
   if (args.many_rows == ManyRows::warpgroups) return of_warpgroups(runtime, args.rows, weight);

@@ -168,31 +168,24 @@ void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedAr
          args);
 }
 
-// Puts the rows into order in scratch memory, or lets each block norm them, and multiplies them.
-void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
-                 const OrderedKernels& kernels, std::uint32_t table_bytes, const LaunchChoice& choice) {
-  if (args.rows == 0) return;
+}  // namespace
+
+OrderedArgs ordered_product(const LinearArgs& args, Arithmetic arithmetic) {
   if (args.to.gated > 0 && (args.rows > kFewRows || args.to.gated % 16 != 0 ||
                             2 * args.to.gated != args.weight.outputs || args.to.adds))
     throw Error(
         "a multiplication with a gate has {} rows and {} outputs, {} of them the gate's; at most {} "
         "rows and half of the outputs, a multiple of 16, were expected",
         args.rows, args.weight.outputs, args.to.gated, kFewRows);
-  const std::int64_t stride = rounded_inputs_stride(args.weight.inputs, arithmetic);
-  OrderedArgs product{
-      .x = args.ordered, .x_stride = stride, .rows = args.rows, .weight = args.weight, .to = args.to};
-  if (args.ordered) return multiply_ordered(runtime, kernels, product, table_bytes, choice);
-  const bool is_norm = args.made.kind == FusedPrologue::Kind::norm,
-             has_moments = static_cast<bool>(args.made.moments.data),
-             is_made_in_front = choice.inputs == 0 && args.rows * stride <= args.scratch.bytes;
-  if (is_norm && has_moments && args.rows <= kMaxNormedRows && !is_made_in_front) {
-    product.made_of = args.x;
-    product.made_stride = args.x_stride;
-    product.made = args.made;
-    if (ordered_bytes(product, 8, table_bytes, false) <= runtime.facts().shared_bytes_per_block)
-      return multiply_ordered(runtime, kernels, product, table_bytes, choice);
-    product.made = {};
-  }
+  return {.x = args.ordered,
+          .x_stride = rounded_inputs_stride(args.weight.inputs, arithmetic),
+          .rows = args.rows,
+          .weight = args.weight,
+          .to = args.to};
+}
+
+void put_in_order(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic, OrderedArgs& product) {
+  const std::int64_t stride = product.x_stride;
   if (args.rows * stride > args.scratch.bytes)
     throw Error(
         "a multiplication puts {} rows of {} inputs into {} bytes of scratch memory; {} were expected",
@@ -205,13 +198,36 @@ void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic
                         .arithmetic = arithmetic,
                         .out = args.scratch.data,
                         .out_stride = stride};
+  const bool makes_moments = args.made.kind == FusedPrologue::Kind::norm && !args.made.moments.data;
   launch(runtime, runtime.kernels().order_inputs,
-         {.grid_x = is_norm && !has_moments ? 1 : std::max(1U, blocks_of(stride / 4, kThreads)),
+         {.grid_x = makes_moments ? 1 : std::max(1U, blocks_of(stride / 4, kThreads)),
           .grid_y = count_of(args.rows),
           .block = count_of(kThreads),
           .shared_bytes = kReduceBytes},
          order);
   product.x = args.scratch.data;
+}
+
+namespace {
+
+// Puts the rows into order in scratch memory, or lets each block norm them, and multiplies them.
+void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
+                 const OrderedKernels& kernels, std::uint32_t table_bytes, const LaunchChoice& choice) {
+  if (args.rows == 0) return;
+  OrderedArgs product = ordered_product(args, arithmetic);
+  if (args.ordered) return multiply_ordered(runtime, kernels, product, table_bytes, choice);
+  const bool is_norm = args.made.kind == FusedPrologue::Kind::norm,
+             has_moments = static_cast<bool>(args.made.moments.data),
+             is_made_in_front = choice.inputs == 0 && args.rows * product.x_stride <= args.scratch.bytes;
+  if (is_norm && has_moments && args.rows <= kMaxNormedRows && !is_made_in_front) {
+    product.made_of = args.x;
+    product.made_stride = args.x_stride;
+    product.made = args.made;
+    if (ordered_bytes(product, 8, table_bytes, false) <= runtime.facts().shared_bytes_per_block)
+      return multiply_ordered(runtime, kernels, product, table_bytes, choice);
+    product.made = {};
+  }
+  put_in_order(runtime, args, arithmetic, product);
   multiply_ordered(runtime, kernels, product, table_bytes, choice);
 }
 
@@ -234,8 +250,8 @@ std::int64_t partial_sums_bytes(std::int64_t rows, std::int64_t outputs, int pro
 
 bool takes_ordered_inputs(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets) {
   if (format == MatrixFormat::float16 || format == MatrixFormat::bfloat16) return true;
-  return format == MatrixFormat::four_bit && group >= 16 && !has_offsets &&
-         (arithmetic == Arithmetic::float16 || arithmetic == Arithmetic::bfloat16);
+  if (arithmetic != Arithmetic::float16 && arithmetic != Arithmetic::bfloat16) return false;
+  return format == MatrixFormat::grouped || (format == MatrixFormat::four_bit && group >= 16 && !has_offsets);
 }
 
 namespace {
@@ -312,6 +328,7 @@ void run(Runtime& runtime, const LinearArgs& args, const LaunchChoice& choice) {
   }
   const bool is_grouped = args.weight.format == MatrixFormat::grouped;
   if (!is_grouped) check_group(args.weight.group, 1);
+  if (is_ordered && is_grouped) return run_grouped(runtime, args);
   if (is_ordered) return run_ordered_codes(runtime, args, choice);
   if (args.rows == 0) return;
   const auto& kernel = is_grouped    ? kernels.linear_grouped

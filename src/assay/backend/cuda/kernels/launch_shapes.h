@@ -49,6 +49,12 @@ GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, co
 
 // How codes of few rows become operands: as chosen where rows, codebook and shared memory allow it.
 CodesBy codes_by(const Runtime& runtime, const Matrix& weight, std::int64_t rows, const LaunchChoice& choice);
+// A product of rows in order, whose gate is checked, and the rows in scratch memory, as what is in front of
+// the product makes them.
+OrderedArgs ordered_product(const LinearArgs& args, Arithmetic arithmetic);
+void put_in_order(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic, OrderedArgs& product);
+// Products by grouped codes in 16 bits.
+void run_grouped(Runtime& runtime, const LinearArgs& args);
 
 // The kernels of many rows, of codes that are not in order; false where they take none of this shape.
 bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice);

@@ -66,7 +66,8 @@ bool has_warpgroups(const Runtime& runtime) {
 }
 
 bool takes_warpgroups(MatrixFormat format, Arithmetic arithmetic, std::int64_t group, bool has_offsets) {
-  return format == MatrixFormat::int8 || takes_ordered_inputs(format, arithmetic, group, has_offsets);
+  return format == MatrixFormat::int8 ||
+         (format != MatrixFormat::grouped && takes_ordered_inputs(format, arithmetic, group, has_offsets));
 }
 
 bool multiply_by_warpgroups(Runtime& runtime, const LinearArgs& args, const LaunchChoice& choice) {

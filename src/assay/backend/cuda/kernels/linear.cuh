@@ -108,27 +108,23 @@ inline constexpr std::int64_t kPartialBytes = std::int64_t{kRanges} * Rows* kPad
 
 // How 16-bit elements are made and multiplied.
 struct Float16 {
+  static constexpr std::uint32_t kOne = 0x3c00U, kInteger = 0x6400U;  // 1,024, whose last bit is worth 1
   static constexpr std::uint32_t kExponent = 0x7c00U;  // where all of it is set, it is no finite number
   static ASSAY_DEVICE std::uint32_t bits(float x) { return f16_bits(x); }
-  static constexpr std::uint32_t kWholePair = 0x64006400U;  // twice 1024; mantissas count ones from there
   static ASSAY_DEVICE std::uint32_t pair(float x, float y) { return f16_pair(x, y); }
-  static ASSAY_DEVICE std::uint32_t subtract_pair(std::uint32_t x, std::uint32_t y) {
-    return subtract_f16_pair(x, y);
-  }
   static ASSAY_DEVICE float value(std::uint32_t bits) { return f16_value(bits); }
+  static ASSAY_DEVICE std::uint32_t sums(std::uint32_t x, std::uint32_t y) { return f16_sums(x, y); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_f16(c, a, b);
   }
 };
 struct Bfloat16 {
+  static constexpr std::uint32_t kOne = 0x3f80U, kInteger = 0x4300U;  // 128
   static constexpr std::uint32_t kExponent = 0x7f80U;
   static ASSAY_DEVICE std::uint32_t bits(float x) { return bf16_bits(x); }
-  static constexpr std::uint32_t kWholePair = 0x43004300U;  // twice 128; mantissas count ones from there
   static ASSAY_DEVICE std::uint32_t pair(float x, float y) { return bf16_pair(x, y); }
-  static ASSAY_DEVICE std::uint32_t subtract_pair(std::uint32_t x, std::uint32_t y) {
-    return subtract_bf16_pair(x, y);
-  }
   static ASSAY_DEVICE float value(std::uint32_t bits) { return bf16_value(bits); }
+  static ASSAY_DEVICE std::uint32_t sums(std::uint32_t x, std::uint32_t y) { return bf16_sums(x, y); }
   static ASSAY_DEVICE void multiply(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma_bf16(c, a, b);
   }

@@ -61,7 +61,8 @@ struct Epilogue {
 //   tf32       tensor cores, weights and inputs rounded to TF32; of float32 matrices
 //   float16, bfloat16   tensor cores, inputs rounded to it, sums in float32; 4-bit codes become book[code]
 //              rounded to it, scales multiply sums in float32 (groups below 16 are computed in float32).
-//              Of codes with offsets or input groups the weights are rounded to it, and multiplied in float32
+//              Of 4-bit codes with offsets or input groups the weights are rounded to it, and multiplied in
+//              float32; grouped codes are exact in it, and scales and offsets float32
 enum class Arithmetic : std::int32_t { float32, tf32, float16, bfloat16 };
 
 // Memory that a multiplication works in. Inputs that are put into order need rows * rounded_inputs_stride()

@@ -45,8 +45,8 @@ ASSAY_KERNEL_OF(kLinearThreads) order_inputs(OrderArgs a) {
   }
 }
 
-// As LinearPlace, in the 32 bits that indices of few rows need. Where a product has a gate, a block has a strip
-// from the gate and the strip that it multiplies.
+// As LinearPlace, in the 32 bits that indices of few rows need. Where a product has a gate, a block has a
+// strip from the gate and the strip that it multiplies.
 template <int Strips>
 struct OrderedPlace {
   std::int32_t warp, lane, g, t, strip, first_row, tiles, begin, end;
@@ -64,10 +64,12 @@ struct OrderedPlace {
     at.tiles = static_cast<std::int32_t>(tiles_of_strip(Format, a.weight.inputs));
     at.begin = at.tiles * at.warp / kRanges;
     at.end = at.tiles * (at.warp + 1) / kRanges;
+    const std::int64_t bytes = Format == MatrixFormat::grouped
+                                   ? grouped_code_bytes(a.weight.run.code_bits, a.weight.inputs)
+                                   : at.tiles * kTileBytes;
     ASSAY_UNROLL
     for (int j = 0; j < Strips; ++j)
-      at.strip_data[j] =
-          Global<const std::byte>(a.weight.data) + std::int64_t{at.distance(a, j)} * at.tiles * kTileBytes;
+      at.strip_data[j] = Global<const std::byte>(a.weight.data) + at.distance(a, j) * bytes;
     return at;
   }
   // How far the block's strips are from the first.
@@ -183,13 +185,13 @@ class NormedRows {
   // four behind them, so that no warp waits for another.
   ASSAY_DEVICE void make_one() {
     const auto left = Global<float>(a_.made.moments.data).as<const Floats2>();
-    const std::int32_t n = inputs_of(a_), parts = n / kPartElements, half = thread_index() % kWarp / kPartsApart,
+    const std::int32_t n = inputs_of(a_), parts = n / kPartElements,
+                       half = thread_index() % kWarp / kPartsApart,
                        own = thread_index() % kPartsApart + half * kPartsOfLane * kPartsApart;
     Floats2 part[kPartsOfLane];
     ASSAY_UNROLL
     for (int i = 0; i < kPartsOfLane; ++i)
-      if (own + i * kPartsApart < parts)
-        part[i] = left.template load_written<Floats2>(own + i * kPartsApart);
+      if (own + i * kPartsApart < parts) part[i] = left.template load_written<Floats2>(own + i * kPartsApart);
     Words4 x[kVectors];
     fetch(x, rows_of(a_), 0, 0);
     const auto sum_of = [&](const auto& of_part) {
@@ -203,10 +205,10 @@ class NormedRows {
                   theirs = shuffle_xor(both, kPartsApart);
       return half_warp_sum(half == 0 ? theirs : both);
     };
-    const float mean =
-        a_.made.subtracts_mean ? sum_of([](const Floats2& one) { return one.x; }) / static_cast<float>(n) : 0.0F;
-    const float squares =
-        sum_of([&](const Floats2& one) { return squares_about(one, kPartElements, mean); });
+    const float mean = a_.made.subtracts_mean
+                           ? sum_of([](const Floats2& one) { return one.x; }) / static_cast<float>(n)
+                           : 0.0F;
+    const float squares = sum_of([&](const Floats2& one) { return squares_about(one, kPartElements, mean); });
     put(x, moments_of_sums(mean, squares, n, a_.made.epsilon), 0, 0);
     warp_barrier();
   }

@@ -14,6 +14,7 @@
 #include "assay/backend/cuda/kernels/many_rows.cuh"
 #include "assay/backend/cuda/kernels/offsets.cuh"
 #include "assay/backend/cuda/kernels/ordered_codes.cuh"
+#include "assay/backend/cuda/kernels/ordered_grouped.cuh"
 #include "assay/backend/cuda/kernels/ordered_int8.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
@@ -82,6 +83,29 @@ inline void add_codes(Kernels& k) {
   ASSAY_CODES(integer_codes[1][0], Bfloat16, CodesBy::integers, true);
   ASSAY_CODES(integer_codes[1][1], Float16, CodesBy::integers, true);
 #undef ASSAY_CODES
+}
+
+inline void add_grouped(Kernels& k) {
+  using namespace device;
+#define ASSAY_GROUPED(to, name, type, bits, has_book)                                              \
+  to.rows[0] = {name ", " #bits " bits, 8>", ordered_grouped<type, bits, has_book, 1, 1>};         \
+  to.rows[1] = {name ", " #bits " bits, 32>", ordered_grouped<type, bits, has_book, 4, 1>};        \
+  to.rows[2] = {name ", " #bits " bits, 64>", ordered_grouped<type, bits, has_book, 8, 1>};        \
+  to.gated[0] = {name ", " #bits " bits, 8, gated>", ordered_grouped<type, bits, has_book, 1, 2>}; \
+  to.gated[1] = {name ", " #bits " bits, 32, gated>", ordered_grouped<type, bits, has_book, 4, 2>}
+  // In the order of kGroupedKinds.
+#define ASSAY_GROUPED_KINDS(to, type)                             \
+  ASSAY_GROUPED(to[0], "grouped<" #type, type, 8, false);         \
+  ASSAY_GROUPED(to[1], "grouped<" #type, type, 6, false);         \
+  ASSAY_GROUPED(to[2], "grouped<" #type, type, 5, false);         \
+  ASSAY_GROUPED(to[3], "grouped<" #type, type, 4, false);         \
+  ASSAY_GROUPED(to[4], "grouped<" #type ", book", type, 4, true); \
+  ASSAY_GROUPED(to[5], "grouped<" #type, type, 3, false);         \
+  ASSAY_GROUPED(to[6], "grouped<" #type, type, 2, false)
+  ASSAY_GROUPED_KINDS(k.grouped_float16, Float16);
+  ASSAY_GROUPED_KINDS(k.grouped_bfloat16, Bfloat16);
+#undef ASSAY_GROUPED_KINDS
+#undef ASSAY_GROUPED
 }
 
 inline void add_multiplications(Kernels& k) {
@@ -201,6 +225,7 @@ inline Kernels kernel_table() {
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_ordered(k);
   add_codes(k);
+  add_grouped(k);
   add_multiplications(k);
 #if !defined(__CUDACC__) || defined(ASSAY_CUDA_WARPGROUPS)
   add_warpgroups(k.warpgroups);

@@ -14,7 +14,7 @@
 namespace assay::cuda {
 
 // What the elements of a matrix are. four_bit: codes 0 to 15 of whatever book. grouped: codes of any width,
-// which lie as common/grouped_layout.h has them, in spans in place of tiles.
+// in the spans and planes of common/grouped_layout.h in place of tiles (bit_in_plane).
 enum class MatrixFormat : std::int32_t { float32, float16, bfloat16, int8, four_bit, grouped };
 
 inline constexpr std::int64_t kStrip = 16;       // outputs of a tile
@@ -77,6 +77,43 @@ ASSAY_HOST_DEVICE constexpr std::int64_t byte_of(MatrixFormat format, std::int64
 }
 ASSAY_HOST_DEVICE constexpr int shift_of_code(std::int64_t k) {
   return static_cast<int>(k % 2 * 4);
+}
+
+// Where the part of a grouped code that a plane of `width` bits holds lies in the plane of its span: bits
+// from its beginning, none of which cross a byte. A lane owns 16 elements, those which it multiplies: bytes
+// [2 * width * lane, 2 * width * (lane + 1)). Two inputs of an A register are 16 bits apart, so that a shift
+// and a mask yield both; no byte belongs to two outputs, which threads of the host write at the same time.
+ASSAY_HOST_DEVICE constexpr std::int64_t bit_in_plane(int width, std::int64_t row, std::int64_t k) {
+  const std::int64_t lane = row % 8 * 4 + k % 8 / 2, half = row % kStrip / 8, step = k % kSpan / 16,
+                     upper = k % 16 / 8, second = k % 2;
+  const std::int64_t bit = width == 8   ? 64 * step + 32 * half + 16 * second + 8 * upper
+                           : width == 4 ? 32 * step + 16 * second + 8 * half + 4 * upper
+                           : width == 2 ? 16 * second + 8 * half + 4 * step + 2 * upper
+                                        : 8 * half + 4 * second + 2 * step + upper;
+  return lane * 16 * width + bit;
+}
+
+// What kernels of grouped codes are compiled for: groups of 16 inputs, or of 32 and more; numbers as scales
+// (none: bits are 0); and the shared memory of a warp and strip, for the scales of 256 inputs twice as they
+// are and once in float32, with minima where there may be any.
+ASSAY_HOST_DEVICE constexpr bool has_small_groups(int bits) {
+  return bits == 2 || bits == 3 || bits == 6;
+}
+ASSAY_HOST_DEVICE constexpr bool may_have_minima(int bits, bool has_book) {
+  return bits == 2 || bits == 5 || (bits == 4 && !has_book);
+}
+ASSAY_HOST_DEVICE constexpr ScaleRun super_block_of(int bits, bool has_book) {
+  if (bits == 8) return {};
+  return run_of_super_block(bits, 256, has_small_groups(bits) ? 16 : 8,
+                            bits == 2   ? 4
+                            : bits == 6 ? 8
+                                        : 6,
+                            may_have_minima(bits, has_book));
+}
+inline constexpr std::int64_t kRawScaleBytes = 512;
+ASSAY_HOST_DEVICE constexpr std::int64_t grouped_stage_bytes(int bits, bool has_book) {
+  return 2 * kRawScaleBytes +
+         (has_small_groups(bits) ? 16 : 8) * kStrip * (may_have_minima(bits, has_book) ? 8 : 4);
 }
 
 // Scales of 4-bit codes: [strip][group][16], beside the tiles. A group is a power of two of inputs.

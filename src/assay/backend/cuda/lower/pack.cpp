@@ -96,7 +96,7 @@ class Image : public WeightSink {
       scales()[output] = absmax;
       sums()[output] = std::accumulate(whole, whole + columns, std::int32_t{0});
     } else if (w_.format == MatrixFormat::grouped) {
-      grouped().put_codes(output, codes);
+      put_grouped_codes(bytes_.data(), w_.spec.format.bits, columns, output, codes);
     } else {
       for (std::int64_t k = 0; k < columns; ++k)
         *at(byte_of(MatrixFormat::four_bit, columns, output, k)) |=
@@ -185,6 +185,29 @@ bool takes_ordered_inputs(const WeightSpec& spec) {
   const std::int64_t group =
       format == MatrixFormat::four_bit ? ScaleLayout(spec.format, spec.rows, spec.columns).group : 0;
   return takes_ordered_inputs(format, arithmetic_of(spec), group, has_offsets(spec.format));
+}
+
+bool norms_ordered_inputs(const WeightSpec& spec) {
+  return takes_ordered_inputs(spec) && format_of(spec) != MatrixFormat::grouped;
+}
+
+void put_grouped_codes(std::byte* matrix, int bits, std::int64_t columns, std::int64_t output,
+                       const std::uint8_t* codes) {
+  const CodePlanes planes = planes_of_code(bits);
+  std::byte* plane = matrix + output / kStrip * grouped_code_bytes(bits, columns);
+  for (std::int64_t first = 0; first < columns; first += kSpan) {
+    const std::int64_t count = std::min(kSpan, columns - first);
+    const auto put = [&](int width, int shift) {
+      for (std::int64_t k = 0; k < count; ++k) {
+        const int part = codes[first + k] >> shift & ((1 << width) - 1);
+        const std::int64_t bit = bit_in_plane(width, output, k);
+        plane[bit / 8] |= static_cast<std::byte>(part << bit % 8);
+      }
+      plane += kStrip * 4 * width;
+    };
+    put(planes.low, 0);
+    if (planes.high > 0) put(planes.high, planes.low);
+  }
 }
 
 Bytes PackedWeight::weight_bytes() const {

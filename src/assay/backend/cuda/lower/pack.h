@@ -19,6 +19,12 @@ inline constexpr int kCodeOffset = 128;
 MatrixFormat format_of(const WeightSpec& spec);
 Arithmetic arithmetic_of(const WeightSpec& spec);
 bool takes_ordered_inputs(const WeightSpec& spec);
+// Whether it norms one or two rows itself, where those are ordered and their moments are there.
+bool norms_ordered_inputs(const WeightSpec& spec);
+
+// The codes of one output of a grouped matrix, which was zero; threads put outputs of their own at once.
+void put_grouped_codes(std::byte* matrix, int bits, std::int64_t columns, std::int64_t output,
+                       const std::uint8_t* codes);
 
 struct PackedWeight {
   WeightSpec spec;

@@ -37,7 +37,7 @@ GemmProduct gemm_product_of(const LinearOp& op, const WeightSpec& weight, std::i
           .inputs = weight.columns,
           .format = format_of(weight),
           .arithmetic = arithmetic_of(weight),
-          .takes_halves = takes_ordered_inputs(weight),
+          .takes_halves = takes_ordered_inputs(weight) && format_of(weight) != MatrixFormat::grouped,
           .activation = op.activation,
           .adds = op.adds_to_output};
 }

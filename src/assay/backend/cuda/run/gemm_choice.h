@@ -29,7 +29,7 @@ struct GemmProduct {
   std::int64_t rows = 0, outputs = 0, inputs = 0;
   MatrixFormat format = MatrixFormat::float32;
   Arithmetic arithmetic = Arithmetic::float32;
-  bool takes_halves = false;  // 16-bit tensor cores multiply it, as takes_ordered_inputs() says
+  bool takes_halves = false;  // warpgroups multiply it in 16 bits
   Activation activation = Activation::none;
   bool adds = false;
 };

@@ -31,7 +31,10 @@ class NodeCounter {
     const bool is_normed = rows_ == 1 && !plan_.ops.empty() && around_.leaves_moments.back();
     const int ordered = takes_ordered_inputs(plan_.weight(plan_.head.product.weight)) ? 1 : 0;
     const int quantized = quantizing(plan_.head.product, false, true);
-    if (is_normed) return 1 + quantized;
+    if (is_normed)
+      return 1 + (norms_ordered_inputs(plan_.weight(plan_.head.product.weight))
+                      ? 0
+                      : std::max(ordered, quantized));
     return 2 + std::max(ordered, quantized);
   }
   int of_tables() const { return 2 * static_cast<int>(layout_.rotary_tables.size()); }
@@ -67,7 +70,8 @@ class NodeCounter {
     if (rows_ > kFewRows) return 1;
     const auto& producer = around_.producers[i];
     if (producer && (!producer->is_behind_gate || has_gate(producer->op))) return 0;
-    const bool is_normed = has_norm(i) && around_.leaves_moments[i - 2] && rows_ <= kMaxNormedRows;
+    const bool is_normed = norms_ordered_inputs(weight) && has_norm(i) && around_.leaves_moments[i - 2] &&
+                           rows_ <= kMaxNormedRows;
     return is_normed ? 0 : 1;
   }
 
