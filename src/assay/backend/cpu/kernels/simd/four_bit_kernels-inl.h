@@ -287,10 +287,10 @@ constexpr int kFewFourBitRows = Vec::kRegisters == 32 ? 6 : 2, kFewCodedRows = k
 
 void linear_four_bit(const FourBitArgs& args) noexcept {
   const Vec::Codebook codebook = Vec::codebook(args.weights.codebook);
-  for_few_rows<kFewFourBitRows, kCodePanels>(
-      args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
-        multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, codebook, row, panel);
-      });
+  const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
+    multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, codebook, row, panel);
+  };
+  for_few_rows<kFewFourBitRows, kCodePanels>(args.to, multiply);
 }
 
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
@@ -300,6 +300,9 @@ constexpr std::int64_t kMaxCodedRows = 96;
 #elif defined(ASSAY_HAS_SIGNED_BLOCKS)
 #include "assay/backend/cpu/kernels/simd/coded_blocks-inl.h"
 #endif
+
+// On AVX-512 a panel alone is one stream, which runs on into the next panel's (measured on Zen 5).
+constexpr int kPanelsOfOneRow = Vec::kRegisters == 32 ? 1 : kGroup;
 
 void linear_coded_inputs(const Int8ActivationsArgs& args) noexcept {
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
@@ -313,7 +316,7 @@ void linear_coded_inputs(const Int8ActivationsArgs& args) noexcept {
     multiply_int8_activations<decltype(rows)::value, decltype(panels)::value>(args, codebook, row, panel);
   };
   if (args.to.rows == 1)
-    for_few_rows<1, kGroup>(args.to, multiply);
+    for_few_rows<1, kPanelsOfOneRow>(args.to, multiply);
   else if (args.to.rows == 2)
     for_few_rows<2, kCodePanels>(args.to, multiply);
   else

@@ -213,8 +213,9 @@ void expand_grouped(const ExpandGroupedArgs& args) noexcept {
 
 void linear_grouped(const LinearGroupedArgs& args) noexcept {
   for_grouped(args.weights, [&]<int Low, int High, bool kHasOffset>() {
-    for_few_rows<1, 2>(args.to, [&](auto /*rows*/, auto panels, std::int64_t row, std::int64_t panel) {
-      multiply_grouped<Low, High, kHasOffset, decltype(panels)::value>(args, row, panel);
-    });
+    for_few_rows<1, kHasOffset ? 1 : 2>(
+        args.to, [&](auto /*rows*/, auto panels, std::int64_t row, std::int64_t panel) {
+          multiply_grouped<Low, High, kHasOffset, decltype(panels)::value>(args, row, panel);
+        });
   });
 }
