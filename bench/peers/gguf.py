@@ -51,11 +51,6 @@ class Side:
             rates.append(self.measure(case, ids))
         return statistics.median(rates)
 
-    def bytes_per_s(self, working_set):
-        """What the machine reads now, at best of a few."""
-        answers = [self.worker.ask("roofline", working_set_bytes=working_set) for _ in range(6)]
-        return max(answer["read_bytes_per_s"] for answer in answers)
-
     def close(self):
         self.worker.close()
 
@@ -82,28 +77,22 @@ def distance_of_logits(sides):
 
 
 def measured(sides, case, options):
-    """A row: samples of both in turns, who begins alternating, and the share of the roofline that Assay reached."""
+    """A row: samples of both in turns, who begins alternating."""
     ids = prompts(case, sides[0].loaded["vocab"])
-    samples, shares = {side.name: [] for side in sides}, []
-    weights = sides[0].loaded["weight_bytes"]
+    samples = {side.name: [] for side in sides}
     for side in sides:
         side.measure(case, ids)
     for r in range(options.rounds):
         for side in sides if r % 2 == 0 else reversed(sides):
             time.sleep(SETTLE_S)
             samples[side.name].append(side.turn(case, ids))
-            if side.name == "assay" and case.kind == "decode" and case.batch == 1:
-                shares.append(samples["assay"][-1] * weights / side.bytes_per_s(weights))
-    row = {"case": case.name, "samples": samples, "ratio": paired_ratio(*samples.values())}
-    row["share_of_roofline"] = statistics.median(shares) if shares else None
-    return row
+    return {"case": case.name, "samples": samples, "ratio": paired_ratio(*samples.values())}
 
 
 def line_of(path, row, distance):
     mine, theirs = (statistics.median(each) for each in row["samples"].values())
     ratio = ratio_text(row["ratio"]) if row["ratio"] else f"{mine / theirs:.2f}"
-    share = f"{row['share_of_roofline']:.0%}" if row["share_of_roofline"] else ""
-    return f"| {path.stem} | {row['case']} | {mine:.4g} | {theirs:.4g} | {ratio} | {share} | {distance:.2g} |"
+    return f"| {path.stem} | {row['case']} | {mine:.4g} | {theirs:.4g} | {ratio} | {distance:.2g} |"
 
 
 def read_options(arguments=None):
@@ -133,8 +122,8 @@ def read_options(arguments=None):
 
 def main():
     options, rows = read_options(), []
-    print("| file | case | Assay, tokens/s | llama.cpp | ratio | share of roofline | logits differ by |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print("| file | case | Assay, tokens/s | llama.cpp | ratio | logits differ by |")
+    print("|---|---|---|---|---|---|", flush=True)
     for path in options.files:
         try:
             sides = sides_of(path.resolve(), options)

@@ -1,7 +1,5 @@
 // Activations beside grouped codes to int8, over a `Vec` and a `Dot`, for the ISA files that include it
 // inside their own anonymous namespace, by grouped_int8-inl.h. Not a header for others.
-//
-// `Vec` has also: half_max and half_sum (8 floats of which the largest, or the sum, is the vector's).
 #pragma once
 
 // -center times the sums of the inputs 0 and 1 of each four, and of 2 and 3, as 16 bits each.
@@ -74,6 +72,15 @@ ASSAY_INLINE void put_group(const QuantizeGroupedArgs& args, std::int64_t row, s
   }
 }
 
+// Eight floats of which op is that of the vector's.
+template <typename Op>
+ASSAY_INLINE __m256 folded(Vec x, [[maybe_unused]] const Op& op) {
+#if defined(ASSAY_IS_512)
+  return op(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+#else
+  return x.v;
+#endif
+}
 // op of the eight floats of each vector, where op is that of two vectors: eight sums at once.
 template <typename Op>
 ASSAY_INLINE __m256 of_eight(const __m256 (&v)[8], const Op& op) {
@@ -102,7 +109,7 @@ ASSAY_INLINE void quantize_eight_groups(const QuantizeGroupedArgs& args, std::in
   for (int i = 0; i < 8; ++i) {
     Vec inputs[kGroupVectors];
     load_group(args, row(i), first(i), inputs);
-    eight[i] = largest_of_group(inputs, poison[AreRows ? i : 0]).half_max();
+    eight[i] = folded(largest_of_group(inputs, poison[AreRows ? i : 0]), kMax);
     for (int j = 0; j < kGroupVectors; ++j) inputs[j].store(held[i] + j * Vec::kWidth);
   }
   const __m256 absmax = of_eight(eight, kMax),
@@ -124,8 +131,8 @@ ASSAY_INLINE void quantize_eight_groups(const QuantizeGroupedArgs& args, std::in
         sum = Vec::add(sum, codes[half * kOfHalf + j]);
         flip = Vec::add(flip, Dot::start_of(codes[half * kOfHalf + j]));
       }
-      sums[half][i] = sum.half_sum();
-      if constexpr (!Dot::kHasOffset) flipped[half][i] = flip.half_sum();
+      sums[half][i] = folded(sum, kAdd);
+      if constexpr (!Dot::kHasOffset) flipped[half][i] = folded(flip, kAdd);
     }
   }
   for (int half = 0; half < 2; ++half) {

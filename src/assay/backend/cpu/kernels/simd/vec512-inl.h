@@ -47,12 +47,6 @@ struct Vec {
   static Vec load_bfloat16(const std::uint16_t* p) {
     return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
-  __m256 half_max() const {
-    return _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-  }
-  __m256 half_sum() const {
-    return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-  }
   float highest() const {
     return _mm512_reduce_max_ps(v);
   }
