@@ -86,9 +86,9 @@ class GroupedInt8 : public test::TestOfKernelTiers {};
 
 TEST_P(GroupedInt8, CodesOfRowsEqualReference) {
   for (const WeightFormat& format : kHeldFormats)
-    for (const std::int64_t k : {1, 31, 64, 80, 300}) {
+    for (const auto& [k, rows] :
+         {std::pair<std::int64_t, std::int64_t>{1, 3}, {31, 3}, {64, 3}, {80, 11}, {300, 3}, {300, 11}}) {
       const HeldCodes held(format, k, 1, false);
-      const std::int64_t rows = 3;
       auto x = random_floats(static_cast<std::size_t>(rows * k), 3, 9);
       for (std::int64_t i = 0; i < std::min<std::int64_t>(k, 32); ++i)
         x[static_cast<std::size_t>(i)] = i % 2 == 0 ? 0 : 1e-38F;

@@ -30,9 +30,12 @@ void read_tensors(const GgufSource& source) {
       weights->check(codes);
       std::vector<std::uint8_t> read(static_cast<std::size_t>(codes.elements()));
       weights->read_codes(codes, 0, codes.rows, read.data());
-      weights->read_scales(codes);
-      weights->read_offsets(codes);
-      weights->read_super_blocks(codes);
+      if (format->inputs_per_super_block > 0) {
+        weights->read_super_blocks(codes);
+      } else {
+        weights->read_scales(codes);
+        weights->read_offsets(codes);
+      }
     });
   }
 }
