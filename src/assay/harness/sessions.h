@@ -51,7 +51,7 @@ class Sessions {
   bool is_live(const RunConfig& configuration) const { return live_.count(configuration.key()) > 0; }
   void set_side_by_side(SideBySide side_by_side) { side_by_side_ = std::move(side_by_side); }
   bool can_start_side_by_side() const { return side_by_side_.start != nullptr; }
-  // Starts a process of every configuration, where that is worth it, without loading it, and waits until all
+  // Starts a process of every configuration, where that saves time, without loading it, and waits until all
   // are prepared: of() takes them later. Up to `each` of them, but no more than may start at the same time.
   // Starts only what is predicted to fit together. Call it while nothing is measured.
   void prepare(const std::vector<RunConfig>& configurations, int each = 1);

@@ -65,7 +65,7 @@ std::string_view type_in_mix(std::string_view base, bool has_more_bits, std::str
     std::string_view type = base;
     if (has_more_bits && is_sensitive(layer, layers)) type = "Q6_K";
     if (base == "Q4_K" && !has_more_bits && layer < 4) type = "Q5_K";
-    // Models of 70B share values among eight heads: their small matrix is worth more bits.
+    // Models of 70B share values among eight heads: their small matrix takes more bits.
     const bool is_70b =
         layers == 80 && (architecture == "qwen2" || (architecture == "llama" && spec.heads != spec.kv_heads));
     return is_70b && type == "Q4_K" ? "Q5_K" : type;

@@ -2,7 +2,7 @@
 // book, which both types hold exactly.
 //
 // Of whole numbers two codes come out of a word by a shift and a mask, and become the mantissa of a number
-// whose last bit is worth 1: what is above the code is then taken off.
+// whose last bit stands for 1: what is above the code is then taken off.
 #pragma once
 
 #include "assay/backend/cuda/kernels/linear.cuh"

@@ -108,7 +108,7 @@ inline constexpr std::int64_t kPartialBytes = std::int64_t{kRanges} * Rows* kPad
 
 // How 16-bit elements are made and multiplied.
 struct Float16 {
-  static constexpr std::uint32_t kOne = 0x3c00U, kInteger = 0x6400U;  // 1,024, whose last bit is worth 1
+  static constexpr std::uint32_t kOne = 0x3c00U, kInteger = 0x6400U;  // 1,024, whose last bit stands for 1
   static constexpr std::uint32_t kExponent = 0x7c00U;  // where all of it is set, it is no finite number
   static ASSAY_DEVICE std::uint32_t bits(float x) { return f16_bits(x); }
   static ASSAY_DEVICE std::uint32_t pair(float x, float y) { return f16_pair(x, y); }

@@ -287,10 +287,10 @@ constexpr int kFewFourBitRows = Vec::kRegisters == 32 ? 6 : 2, kFewCodedRows = k
 
 void linear_four_bit(const FourBitArgs& args) noexcept {
   const Vec::Codebook codebook = Vec::codebook(args.weights.codebook);
-  const auto multiply = [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
-    multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, codebook, row, panel);
-  };
-  for_few_rows<kFewFourBitRows, kCodePanels>(args.to, multiply);
+  for_few_rows<kFewFourBitRows, kCodePanels>(
+      args.to, [&](auto rows, auto panels, std::int64_t row, std::int64_t panel) {
+        multiply_four_bit<decltype(rows)::value, decltype(panels)::value>(args, codebook, row, panel);
+      });
 }
 
 #if defined(ASSAY_HAS_BYTE_BLOCKS)
