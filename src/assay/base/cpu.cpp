@@ -259,6 +259,28 @@ Isa best_usable_isa() {
   return Isa::scalar;
 }
 
+// Asked once: in a virtual machine each cpuid leaves it, and rooflines ask for every measurement.
+const std::vector<std::string>& cpu_features() {
+  static const std::vector<std::string> features = [] {
+    std::vector<std::string> found;
+    const Registers seven = cpuid(7), seven_one = cpuid(7, 1);
+    const auto add = [&](bool has, const char* feature) {
+      if (has) found.emplace_back(feature);
+    };
+    add(has_avx2(), "avx2");
+    add(has_avx2(), "fma");
+    add(has_avx2_vnni(), "avx_vnni");
+    add(bit(seven.b, 16), "avx512f");
+    add(bit(seven.b, 30), "avx512bw");
+    add(has_avx512_vnni(), "avx512_vnni");
+    add(bit(seven_one.a, 5), "avx512_bf16");
+    add(bit(seven.d, 22), "amx_bf16");
+    add(bit(seven.d, 25), "amx_int8");
+    return found;
+  }();
+  return features;
+}
+
 CpuInfo cpu_info() {
   CpuInfo info;
   info.model = brand();
@@ -266,19 +288,7 @@ CpuInfo cpu_info() {
   info.online = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   info.allowed = static_cast<int>(allowed_processors().size());
   info.quota = cgroup_quota();
-  const Registers seven = cpuid(7), seven_one = cpuid(7, 1);
-  const auto add = [&](bool has, const char* feature) {
-    if (has) info.features.emplace_back(feature);
-  };
-  add(has_avx2(), "avx2");
-  add(has_avx2(), "fma");
-  add(has_avx2_vnni(), "avx_vnni");
-  add(bit(seven.b, 16), "avx512f");
-  add(bit(seven.b, 30), "avx512bw");
-  add(has_avx512_vnni(), "avx512_vnni");
-  add(bit(seven_one.a, 5), "avx512_bf16");
-  add(bit(seven.d, 22), "amx_bf16");
-  add(bit(seven.d, 25), "amx_int8");
+  info.features = cpu_features();
   return info;
 }
 

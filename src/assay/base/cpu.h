@@ -49,8 +49,10 @@ struct CpuInfo {
   int online = 0;                     // logical processors the system has online
   int allowed = 0;                    // those of them that this process may run on
   double quota = 0;                   // processors' worth of time the cgroup allows; 0 = no limit
-  std::vector<std::string> features;  // the flags kernels care about
+  std::vector<std::string> features;  // cpu_features()
 };
+// The flags kernels care about, of those the processor has.
+const std::vector<std::string>& cpu_features();
 CpuInfo cpu_info();
 
 // The processors this process may run on, as they were when first asked: pinning a thread later does not

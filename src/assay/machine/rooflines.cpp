@@ -185,7 +185,7 @@ std::string_view name_of(ProductKind kind) {
 std::optional<std::string> why_not_usable(ProductKind kind) {
   const ProductInfo needs = info(kind);
   if (auto reason = why_not_usable(needs.isa)) return reason;
-  const std::vector<std::string> features = cpu_info().features;
+  const std::vector<std::string>& features = cpu_features();
   if (needs.feature.empty() || std::find(features.begin(), features.end(), needs.feature) != features.end())
     return std::nullopt;
   return fmt::format("the processor has no {}", needs.feature);
