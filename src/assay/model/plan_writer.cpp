@@ -79,11 +79,19 @@ WeightId PlanWriter::head_matrix(std::string name) {
 
 void PlanWriter::embed(BufferId out) {
   const auto table = [&](const std::string& name, std::int64_t rows, std::int64_t width) {
-    return weight({.name = name,
-                   .rows = rows,
-                   .columns = width,
-                   .kind = WeightSpec::Kind::table,
-                   .format = precision_.dtype});
+    WeightSpec spec{.name = name,
+                    .rows = rows,
+                    .columns = width,
+                    .kind = WeightSpec::Kind::table,
+                    .format = precision_.dtype};
+    // Codes are packed as those of a matrix are, of which rows can be looked up too.
+    if (const auto stored = precision_.stored_tables.find(name); stored != precision_.stored_tables.end()) {
+      spec.kind = WeightSpec::Kind::matrix;
+      spec.is_table_too = true;
+      spec.format = stored->second;
+      spec.is_stored_quantized = true;
+    }
+    return weight(std::move(spec));
   };
   const std::int64_t width = spec_.embedding_width();
   // A tied embedding is one matrix, read as a table here and multiplied with in the LM head.

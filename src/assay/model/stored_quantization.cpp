@@ -107,8 +107,11 @@ std::optional<Precision> stored_precision(const ModelSource& source, const Model
         "of a merged model, delete {} from this file",
         source.config().where(), method.declared_by, method.declared_by);
   auto head = weights->format_of(spec.is_head_tied ? spec.names.tokens : spec.names.head);
-  // A tied embedding is looked up by rows too, which other formats are not.
-  if (spec.is_head_tied && head && !holds_stored_scales(*head)) head.reset();
+  // Embeddings are looked up by rows, which other formats are not.
+  const auto is_looked_up = [](const std::optional<WeightFormat>& format) {
+    return format && holds_stored_scales(*format);
+  };
+  if (spec.is_head_tied && !is_looked_up(head)) head.reset();
   if (stored.empty() && !head) return std::nullopt;
   Precision precision = precision_of_stored(stored, method);
   if (stored.empty()) precision.name += ", LM head " + precision_of(*head).name;
@@ -116,6 +119,10 @@ std::optional<Precision> stored_precision(const ModelSource& source, const Model
   precision.skipped_modules = std::move(kept);
   precision.is_lm_head_stored = head.has_value();
   if (head) precision.lm_head = *head;
+  for (const std::string& table :
+       {spec.is_head_tied ? std::string() : spec.names.tokens, spec.names.positions})
+    if (const auto format = table.empty() ? std::nullopt : weights->format_of(table); is_looked_up(format))
+      precision.stored_tables.emplace(table, *format);
   return precision;
 }
 

@@ -29,7 +29,9 @@ struct WeightSpec {
   std::int64_t columns = 0;  // input features of a matrix, width of a table, length of a vector
   enum class Kind { vector, table, matrix } kind = Kind::vector;
   bool stored_transposed = false;  // the file holds [columns, rows] (GPT-2's Conv1D)
-  bool is_table_too = false;       // a matrix whose rows are also looked up (tied embedding)
+  // A matrix whose rows are looked up too (a tied embedding), or alone (an embedding that is stored in
+  // codes).
+  bool is_table_too = false;
   // What it is made of, in order: query, key and value projections are one matrix, of one tensor each or of a
   // fused one. Empty: of the one tensor `name`.
   std::vector<WeightSlice> slices = {};

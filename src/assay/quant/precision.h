@@ -75,8 +75,8 @@ struct Precision {
   // Of a checkpoint that is quantized: modules that it holds in another format.
   std::map<std::string, WeightFormat, std::less<>> stored_formats = {};
   WeightFormat lm_head = formats::kFloat32;  // the embedding too where they are tied
-  // Of everything else: embeddings, positions and modules that are not quantized. Norms and biases stay
-  // float32.
+  // Of everything else: embeddings, positions and modules that are not quantized, but `stored_tables`. Norms
+  // and biases stay float32.
   WeightFormat dtype = formats::kFloat32;
   Float32Matmul float32_matmul = Float32Matmul::float32;  // for matrices in float32
   KvFormat kv_cache = KvFormat::float32;
@@ -100,6 +100,9 @@ struct Precision {
   // Where a checkpoint is quantized: its codes are taken as they are.
   bool is_stored = false, is_lm_head_stored = false;
   std::vector<std::string> skipped_modules;  // that it keeps unquantized
+  // Its tables (embeddings of tokens and of positions) that it holds in codes, but a tied embedding, by
+  // tensor.
+  std::map<std::string, WeightFormat, std::less<>> stored_tables = {};
   // Greedy decoding looks for the highest logit in an int8 copy of the LM head first, and scores exactly only
   // the candidates that a bound leaves.
   bool has_candidate_search = false;
