@@ -20,8 +20,9 @@ int main(int argc, char** argv) {
       for (const KernelConstants& usual : cpu::candidates_of(choice, usual_constants(), pool.size()))
         for (int i = 0; i < times; ++i) {
           const Tuning tuning = cpu::measure_tuning(table, pool, {0.3}, usual);
-          fmt::print("{}\n  -> {}\n  {:.2f}x, many rows {:.2f}x in {:.0f} ms\n", text_of(usual),
-                     text_of(tuning.constants), tuning.gain, tuning.many_rows_gain, 1e3 * tuning.took.value);
+          fmt::print("{}\n  -> {}\n  {:.2f}x, GGUF's {:.2f}x, many rows {:.2f}x in {:.0f} ms\n",
+                     text_of(usual), text_of(tuning.constants), tuning.gain, tuning.grouped_gain,
+                     tuning.many_rows_gain, 1e3 * tuning.took.value);
         }
   } catch (const Error& error) {
     fmt::print(stderr, "error: {}\n", error.what());

@@ -53,8 +53,9 @@ std::vector<float> tuned_logits(const LoadedModel& loaded, const std::vector<Tok
 
 TEST(KernelConstants, OfTwoSessionsAreTheirOwnAndChangeNoLogit) {
   if (best_usable_isa() == Isa::scalar) GTEST_SKIP() << "scalar kernels have none";
-  const KernelConstants near{.fetch = {512, 2048, false}, .share_rows = 128},
-      far{.fetch = {3072, 12288, true}, .share_rows = 512};
+  const KernelConstants near{
+      .fetch = {512, 2048, false}, .grouped_fetch = {512, 2048, false}, .share_rows = 128},
+      far{.fetch = {3072, 12288, true}, .grouped_fetch = {3072, 12288, true}, .share_rows = 512};
   std::vector<TokenId> ids;
   for (int i = 0; i < 24; ++i) ids.push_back(i * 7 % 50);
   for (const Preset precision : {Preset::float32, Preset::bfloat16, Preset::int8_dynamic, Preset::nf4}) {

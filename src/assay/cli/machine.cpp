@@ -126,20 +126,26 @@ std::string tuning_text(const Tuning& tuning) {
                  : tuning.is_disturbed ? ", not measured: other programs ran on the same processors"
                                        : ", not measured")
           : fmt::format(
-                "matrix multiplications of a single row {:.2f}x, of 512 rows {:.2f}x as fast as with {}",
-                tuning.gain, tuning.many_rows_gain, text_of(usual));
+                "matrix multiplications of a single row {:.2f}x (GGUF's {:.2f}x), of 512 rows {:.2f}x as "
+                "fast as with "
+                "{}",
+                tuning.gain, tuning.grouped_gain, tuning.many_rows_gain, text_of(usual));
   return fmt::format("{:<24}{}\n{:<24}{}\n", "tuning", text_of(tuning.constants), "", gain);
 }
 
 OrderedJson json_of(const Tuning& tuning) {
-  const WeightFetch& fetch = tuning.constants.fetch;
+  const WeightFetch &fetch = tuning.constants.fetch, &grouped = tuning.constants.grouped_fetch;
   return {{"distance_bytes", fetch.distance},
           {"most_bytes", fetch.most},
           {"cache_level", fetch.is_to_second_level ? 2 : 1},
+          {"grouped_distance_bytes", grouped.distance},
+          {"grouped_most_bytes", grouped.most},
+          {"grouped_cache_level", grouped.is_to_second_level ? 2 : 1},
           {"rows_per_share", tuning.constants.share_rows},
           {"is_measured", tuning.is_measured},
           {"is_usual", tuning.constants == usual_constants()},
           {"gain", tuning.gain},
+          {"grouped_gain", tuning.grouped_gain},
           {"many_rows_gain", tuning.many_rows_gain}};
 }
 

@@ -70,18 +70,31 @@ SessionFacts session_facts_from_json(const JsonReader& json) {
           .weight_bytes = json.has("weight_bytes") ? json.at("weight_bytes").whole<std::int64_t>() : 0};
 }
 
+namespace {
+
+OrderedJson to_json(const WeightFetch& fetch) {
+  return {
+      {"distance", fetch.distance}, {"most", fetch.most}, {"is_to_second_level", fetch.is_to_second_level}};
+}
+
+WeightFetch fetch_from_json(const JsonReader& json) {
+  constexpr std::int64_t kFurthest = std::int64_t{1} << 16;
+  return {.distance = json.at("distance").integer(1, kFurthest),
+          .most = json.at("most").integer(1, kFurthest),
+          .is_to_second_level = json.at("is_to_second_level").boolean()};
+}
+
+}  // namespace
+
 OrderedJson to_json(const KernelConstants& constants) {
-  return {{"fetch_distance", constants.fetch.distance},
-          {"fetch_most", constants.fetch.most},
-          {"is_to_second_level", constants.fetch.is_to_second_level},
+  return {{"fetch", to_json(constants.fetch)},
+          {"grouped_fetch", to_json(constants.grouped_fetch)},
           {"share_rows", constants.share_rows}};
 }
 
 KernelConstants constants_from_json(const JsonReader& json) {
-  constexpr std::int64_t kFurthest = std::int64_t{1} << 16;
-  return {.fetch = {.distance = json.at("fetch_distance").integer(1, kFurthest),
-                    .most = json.at("fetch_most").integer(1, kFurthest),
-                    .is_to_second_level = json.at("is_to_second_level").boolean()},
+  return {.fetch = fetch_from_json(json.at("fetch")),
+          .grouped_fetch = fetch_from_json(json.at("grouped_fetch")),
           .share_rows = json.at("share_rows").integer(kMinShareRows, kMaxShareRows)};
 }
 

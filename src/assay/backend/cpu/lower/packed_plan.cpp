@@ -29,8 +29,8 @@ std::vector<FusedOp> fuse(const Plan& plan) {
 
 }  // namespace
 
-PackedPlan::PackedPlan(const Plan& the_plan, const KernelTable& the_table, const WeightFetch& the_fetch)
-    : plan(the_plan), table(the_table), fetch(the_fetch) {
+PackedPlan::PackedPlan(const Plan& the_plan, const KernelTable& the_table, const KernelConstants& constants)
+    : plan(the_plan), table(the_table), fetch(constants.fetch), grouped_fetch(constants.grouped_fetch) {
   check_supported(plan, "CPU", kMaxHeadDim);
   ops = fuse(plan);
 }

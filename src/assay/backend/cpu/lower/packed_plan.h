@@ -20,14 +20,14 @@ struct FusedOp {
 
 struct PackedPlan {
   // Throws Error for an operation, or a size, that these kernels do not run.
-  PackedPlan(const Plan& plan, const KernelTable& table, const WeightFetch& fetch = {});
+  PackedPlan(const Plan& plan, const KernelTable& table, const KernelConstants& constants = {});
   PackedPlan(const PackedPlan&) = delete;
   PackedPlan& operator=(const PackedPlan&) = delete;
 
   Plan plan;
   KernelTable table;
-  WeightFetch fetch;         // what all its kernels need
-  std::vector<FusedOp> ops;  // as in plan.ops
+  WeightFetch fetch, grouped_fetch;  // what all its kernels need; those of grouped codes
+  std::vector<FusedOp> ops;          // as in plan.ops
   std::vector<PackedWeight>
       weights;  // the plan's, then the int8 codes of an LM head that is searched in int8
   std::vector<WeightSpec> specs() const;  // as in `weights`

@@ -57,7 +57,7 @@ PredictedMemory predicted_memory(const Plan& plan, const KernelTable& table, int
 
 Executor::Executor(const Plan& plan, const WeightSource& source, const KernelTable& table,
                    std::shared_ptr<ThreadPool> pool, const KernelConstants& constants)
-    : packed_(plan, table, constants.fetch),
+    : packed_(plan, table, constants),
       pool_(std::move(pool)),
       tasks_(*pool_, constants.share_rows),
       kv_blocks_(std::make_shared<KvBlockPool>(KvLayout(packed_.plan))) {

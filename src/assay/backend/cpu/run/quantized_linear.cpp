@@ -270,7 +270,7 @@ void Linear::run_grouped_int8(const PackedWeight& w, const LinearArgs& whole, co
          .values = values,
          .x = coded.from(task.rows.first),
          .scratch = has_scratch ? work_.expanded(ThreadPool::worker()) : nullptr,
-         .fetch = packed_.fetch});
+         .fetch = packed_.grouped_fetch});
   };
   if (has_scratch)
     run_panels(whole, part, kCodedPanels, target, multiply);
@@ -287,7 +287,7 @@ void Linear::run_grouped(const LinearOp& op, const LinearArgs& whole, const Prod
   const GroupedCodes all = w.grouped();
   if (packed_.table.linear_grouped != nullptr && whole.rows <= kFourBitRows && !has_tiles)
     return run_tasks(whole, part, w, target, [&](const LinearArgs& args, const ProductPart&) {
-      packed_.table.linear_grouped({.to = args, .weights = all, .fetch = packed_.fetch});
+      packed_.table.linear_grouped({.to = args, .weights = all, .fetch = packed_.grouped_fetch});
     });
   const auto kernel = has_tiles ? packed_.table.linear_tiles : packed_.table.linear;
   run_panels(whole, part, kExpandedPanels, target, [&](const LinearArgs& args, const ProductPart& task) {

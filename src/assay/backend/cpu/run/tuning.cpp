@@ -23,7 +23,7 @@ constexpr double kMinGain = 1.03, kMaxLoss = 0.99;
 // to 1, beside one other program 0.54.)
 constexpr double kMinOwnShare = 0.85;
 // Shares of the time: to measure each choice; of that, to find the best, while the rest confirms it.
-constexpr double kShares[] = {0.6, 0.4}, kFirstShare = 0.7;
+constexpr double kShares[] = {0.45, 0.25, 0.3}, kFirstShare = 0.7;
 constexpr int kMinRounds = 3, kMaxRounds = 40;
 constexpr std::int64_t kColumns = 1024, kRows = 4096, kSide = 768;
 // Matrices of a format, together more than most caches hold.
@@ -33,6 +33,7 @@ struct Format {
 };
 constexpr Format kFormats[] = {
     {formats::kFloat32, 3}, {formats::kBfloat16, 4}, {formats::kInt8, 8}, {formats::kNf4, 12}};
+constexpr Format kGroupedFormats[] = {{formats::kQ4K, 12}, {formats::kQ8_0, 6}};
 // For many rows: pairs of square matrices, so that a thread reads the rows that it has written.
 constexpr WeightFormat kManyRowsFormats[] = {formats::kBfloat16, formats::kInt8};
 
@@ -43,7 +44,7 @@ class Matrices {
   void add(WeightFormat format, std::int64_t rows, std::int64_t columns, BufferId in, BufferId out) {
     plan_.ops.push_back({"tuning", OpClass::linear,
                          LinearOp{.weight = static_cast<WeightId>(plan_.weights.size()),
-                                  .has_int8_activations = is_four_bit(format),
+                                  .has_int8_activations = is_four_bit(format) || holds_stored_scales(format),
                                   .in = in,
                                   .out = out}});
     plan_.weights.push_back({.name = "tuning",
@@ -51,7 +52,12 @@ class Matrices {
                              .columns = columns,
                              .kind = WeightSpec::Kind::matrix,
                              .format = format,
-                             .arithmetic = {is_four_bit(format) ? Multiply::bfloat16 : Multiply::float32}});
+                             .arithmetic = arithmetic_of(format),
+                             .is_stored_quantized = holds_stored_scales(format)});
+  }
+  void add_many(std::span<const Format> formats) {
+    for (const Format& format : formats)
+      for (int i = 0; i < format.matrices; ++i) add(format.format, kRows, kColumns, kIn, kOut);
   }
   Plan plan() {
     plan_.buffers = {{"in", kColumns}, {"out", kRows}, {"left", kSide}, {"right", kSide}};
@@ -63,13 +69,17 @@ class Matrices {
   }
 
  private:
+  static MatmulArithmetic arithmetic_of(const WeightFormat& format) {
+    if (holds_stored_scales(format)) return {Multiply::bfloat16, ActivationType::int8_per_group};
+    return {is_four_bit(format) ? Multiply::bfloat16 : Multiply::float32};
+  }
   Plan plan_;
 };
 
 Plan plan_of_matrices() {
   Matrices matrices;
-  for (const Format& format : kFormats)
-    for (int i = 0; i < format.matrices; ++i) matrices.add(format.format, kRows, kColumns, kIn, kOut);
+  matrices.add_many(kFormats);
+  matrices.add_many(kGroupedFormats);
   for (const WeightFormat format : kManyRowsFormats) {
     matrices.add(format, kSide, kSide, kLeft, kRight);
     matrices.add(format, kSide, kSide, kRight, kLeft);
@@ -86,10 +96,13 @@ class Work {
     std::int64_t bytes = work_->bytes();
     for (const PackedWeight& w : packed_.weights) bytes += w.bytes;
     require_memory({2 * bytes}, "tuning");  // and as much left for others
-    for (PackedWeight& w : packed_.weights) {
+    for (PackedWeight& w : packed_.weights)
       w.data = AlignedBuffer(static_cast<std::size_t>(w.bytes), "weights to tune with");
-      std::memset(w.data.data(), 0, w.data.size());  // memory that nothing was written to lies in the caches
-    }
+    // Memory that nothing was written to lies in the caches.
+    pool.run(static_cast<std::int64_t>(packed_.weights.size()), [&](std::int64_t i) {
+      AlignedBuffer& data = packed_.weights[static_cast<std::size_t>(i)].data;
+      std::memset(data.data(), 0, data.size());
+    });
     work_->reserve();
     const std::vector<float> ones(kColumns, 1.0F);
     (*work_)[kIn].put_row(0, ones.data());
@@ -99,13 +112,21 @@ class Work {
   // Seconds of each format.
   std::vector<double> run(Choice choice, const KernelConstants& constants) {
     packed_.fetch = constants.fetch;
+    packed_.grouped_fetch = constants.grouped_fetch;
     tasks_.set_share_rows(constants.share_rows);
     std::vector<double> times;
     next_ = packed_.ops.begin();
-    if (choice != Choice::share_rows) {
-      for (const Format& format : kFormats) times.push_back(run_some(format.matrices, 1));
-    } else {
-      for (const Format& format : kFormats) next_ += format.matrices;
+    const auto run_or_pass = [&](Choice own, std::span<const Format> formats) {
+      for (const Format& format : formats) {
+        if (choice == own)
+          times.push_back(run_some(format.matrices, 1));
+        else
+          next_ += format.matrices;
+      }
+    };
+    run_or_pass(Choice::fetch, kFormats);
+    run_or_pass(Choice::grouped_fetch, kGroupedFormats);
+    if (choice == Choice::share_rows) {
       for (std::size_t i = 0; i < std::size(kManyRowsFormats); ++i) times.push_back(run_some(2, kMaxRows));
     }
     return times;
@@ -201,26 +222,25 @@ Chosen choose(Work& work, Choice choice, const std::vector<KernelConstants>& can
 }  // namespace
 
 std::vector<KernelConstants> candidates_of(Choice choice, const KernelConstants& now, int threads) {
+  constexpr WeightFetch kFetches[] = {{512, 2048, false}, {2048, 2048, false}, {4096, 4096, false},
+                                      {768, 3072, true},  {1536, 6144, true},  {3072, 12288, true}};
   std::vector<KernelConstants> candidates = {now};
   const auto add = [&](KernelConstants one) {
     if (one != now) candidates.push_back(one);
   };
   switch (choice) {
     case Choice::fetch:
-      for (const WeightFetch& fetch : {WeightFetch{512, 2048, false},
-                                       {2048, 2048, false},
-                                       {4096, 4096, false},
-                                       {768, 3072, true},
-                                       {1536, 6144, true},
-                                       {3072, 12288, true}})
-        add({fetch, now.share_rows});
+      for (const WeightFetch& fetch : kFetches) add({fetch, now.grouped_fetch, now.share_rows});
+      break;
+    case Choice::grouped_fetch:
+      for (const WeightFetch& fetch : kFetches) add({now.fetch, fetch, now.share_rows});
       break;
     case Choice::share_rows:
       // Shares are no more than threads.
       for (const std::int64_t rows : {128, 256, 512})
         if (shares_of(rows, threads) == kMaxRows / rows &&
             shares_of(rows, threads) != shares_of(now.share_rows, threads))
-          add({now.fetch, rows});
+          add({now.fetch, now.grouped_fetch, rows});
       break;
   }
   return candidates;
@@ -262,17 +282,20 @@ Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_mos
                       const KernelConstants& usual) {
   const TimePoint begin = Clock::now();
   Tuning tuning{.constants = usual};
+  if (at_most.value <= 0) return tuning;
   try {
     Work work(table, pool);
     const TimePoint start = Clock::now();
-    const double left_s = at_most.value - elapsed(begin, start).value, used_s = processor_seconds();
+    const double used_s = processor_seconds();
     for (std::size_t i = 0; i < std::size(kChoices); ++i) {
       const std::vector<KernelConstants> candidates =
           candidates_of(kChoices[i], tuning.constants, pool.size());
-      if (candidates.size() < 2 || left_s <= 0) continue;
-      const Chosen chosen = choose(work, kChoices[i], candidates, {kShares[i] * left_s});
+      if (candidates.size() < 2) continue;
+      const Chosen chosen = choose(work, kChoices[i], candidates, {kShares[i] * at_most.value});
       tuning.constants = chosen.constants;
-      (kChoices[i] == Choice::share_rows ? tuning.many_rows_gain : tuning.gain) *= chosen.gain;
+      (kChoices[i] == Choice::share_rows      ? tuning.many_rows_gain
+       : kChoices[i] == Choice::grouped_fetch ? tuning.grouped_gain
+                                              : tuning.gain) *= chosen.gain;
       if (kChoices[i] == Choice::fetch) tuning.is_measured = chosen.is_measured;
     }
     const auto processors = std::min(static_cast<std::size_t>(pool.size()), allowed_processors().size());

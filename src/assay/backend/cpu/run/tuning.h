@@ -17,10 +17,10 @@
 namespace assay::cpu {
 
 // What is chosen one after another, by the work that depends on it: how weights are fetched by matrix
-// multiplications of a single row, that read more than the caches hold; the rows of a share by those of 512
-// rows.
-enum class Choice { fetch, share_rows };
-inline constexpr Choice kChoices[] = {Choice::fetch, Choice::share_rows};
+// multiplications of a single row, that read more than the caches hold, and apart from them GGUF's block
+// types beside int8 activations; the rows of a share by those of 512 rows.
+enum class Choice { fetch, grouped_fetch, share_rows };
+inline constexpr Choice kChoices[] = {Choice::fetch, Choice::grouped_fetch, Choice::share_rows};
 // What may be chosen instead of `now`, which is the first; those that come to the same are left out.
 std::vector<KernelConstants> candidates_of(Choice choice, const KernelConstants& now, int threads);
 
@@ -36,11 +36,11 @@ double least_gain_over(const CandidateTimes& first, const CandidateTimes& other)
 std::size_t best_of(std::span<const CandidateTimes> times);
 bool is_better(const CandidateTimes& first_again, const CandidateTimes& best_again);
 
-// Measures the candidates of each choice in turns on the pool's threads, for `at_most` at most in all; the
-// best of each is measured once more beside the one before. Needs 145 MB meanwhile; where twice as many, or
-// the time for three rounds, cannot be had, or where other programs run on the same processors, the usual
-// ones stay.
-Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.27},
+// Measures the candidates of each choice in turns on the pool's threads, for `at_most` at most in all once
+// its memory is there; the best of each is measured once more beside the one before. Needs 200 MB meanwhile;
+// where twice as many, or the time for three rounds, cannot be had, or where other programs run on the same
+// processors, the usual ones stay.
+Tuning measure_tuning(const KernelTable& table, ThreadPool& pool, Seconds at_most = {0.35},
                       const KernelConstants& usual = usual_constants());
 
 // The file that keeps what was measured, by processor, microcode, kernels, threads and version of the

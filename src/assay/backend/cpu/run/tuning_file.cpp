@@ -54,14 +54,19 @@ std::optional<Tuning> tuning_in(std::string_view text, const std::string& key) {
   if (found == entries.end() || !found->is_object()) return std::nullopt;
   try {
     const JsonView entry(*found, "");
-    Tuning tuning{.constants = {.fetch = {.distance = entry.integer("fetch_distance", kNearest, kFurthest),
-                                          .most = entry.integer("fetch_most", kNearest, kFurthest),
-                                          .is_to_second_level = entry.integer("fetch_level", 1, 2) == 2},
+    const auto fetch = [&](const std::string& name) {
+      return WeightFetch{.distance = entry.integer(name + "_distance", kNearest, kFurthest),
+                         .most = entry.integer(name + "_most", kNearest, kFurthest),
+                         .is_to_second_level = entry.integer(name + "_level", 1, 2) == 2};
+    };
+    Tuning tuning{.constants = {.fetch = fetch("fetch"),
+                                .grouped_fetch = fetch("grouped_fetch"),
                                 .share_rows = entry.integer("share_rows", kMinShareRows, kMaxRows)},
                   .gain = entry.number("gain"),
+                  .grouped_gain = entry.number("grouped_gain"),
                   .many_rows_gain = entry.number("many_rows_gain"),
                   .is_measured = true};
-    for (const double gain : {tuning.gain, tuning.many_rows_gain})
+    for (const double gain : {tuning.gain, tuning.grouped_gain, tuning.many_rows_gain})
       if (!(gain >= 1 && gain <= kHighestGain)) return std::nullopt;
     return tuning;
   } catch (const Error&) {
@@ -83,12 +88,18 @@ void keep_tuning(const std::string& file, Isa isa, int threads, const Tuning& tu
 std::string with_tuning(std::string_view text, const std::string& key, const Tuning& tuning) {
   Json entries = entries_of_tuning(text, 16 * kMaxEntries);
   if (entries.size() >= kMaxEntries) entries = Json::object();
-  entries[key] = {{"fetch_distance", tuning.constants.fetch.distance},
-                  {"fetch_most", tuning.constants.fetch.most},
-                  {"fetch_level", tuning.constants.fetch.is_to_second_level ? 2 : 1},
-                  {"share_rows", tuning.constants.share_rows},
-                  {"gain", tuning.gain},
-                  {"many_rows_gain", tuning.many_rows_gain}};
+  Json entry = {{"share_rows", tuning.constants.share_rows},
+                {"gain", tuning.gain},
+                {"grouped_gain", tuning.grouped_gain},
+                {"many_rows_gain", tuning.many_rows_gain}};
+  const auto add = [&](const std::string& name, const WeightFetch& fetch) {
+    entry[name + "_distance"] = fetch.distance;
+    entry[name + "_most"] = fetch.most;
+    entry[name + "_level"] = fetch.is_to_second_level ? 2 : 1;
+  };
+  add("fetch", tuning.constants.fetch);
+  add("grouped_fetch", tuning.constants.grouped_fetch);
+  entries[key] = std::move(entry);
   return entries.dump(1) + "\n";
 }
 
