@@ -43,6 +43,12 @@ class CaseRuns : public testing::Test {
   Case what_;
 };
 
+TEST_F(CaseRuns, NeedAPromptForARooflineToo) {
+  what_.prompts.clear();
+  EXPECT_THROW(run_case(loaded_, what_, &roofline_), Error);
+  EXPECT_THROW(first_run(loaded_, what_, roofline_, {}), Error);
+}
+
 TEST_F(CaseRuns, RefuseWhatCannotRun) {
   EXPECT_EQ(refusal(), "");
   what_.batch_size = 1;

@@ -243,6 +243,16 @@ TEST(CaseJson, RandomPromptsAreThereWhereTheyAre) {
   }
 }
 
+TEST(CaseJson, CountsAreNoLessThanACaseHas) {
+  const OrderedJson json = to_json(Case{});
+  ASSERT_NO_THROW(case_from_json(json));
+  for (const auto& [name, value] : {std::pair("new_tokens", 0), {"new_tokens", -3}, {"batch_size", -1}}) {
+    OrderedJson bad = json;
+    bad[name] = value;
+    EXPECT_THROW(case_from_json(bad), Error) << name << ' ' << value;
+  }
+}
+
 TEST(Sample, DecodesForTheSumOfItsSteps) {
   EXPECT_DOUBLE_EQ(full_sample().decode_s(), 0.1 + 0.2);
   EXPECT_EQ(Sample{}.decode_s(), 0);

@@ -120,19 +120,19 @@ OrderedJson to_json(const Case& c) {
 }
 
 Case case_from_json(const JsonReader& json) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
   Case c;
   c.scenario = entry_at(scenarios(), json.at("scenario")).value;
   c.label = json.at("label").text();
   c.configuration = run_config_from_json(json.at("configuration"));
   c.prompts = prompts_from_json(json.at("prompts"));
-  c.batch_size = json.at("batch_size").whole<std::int64_t>();
-  c.new_tokens = json.at("new_tokens").whole<std::int64_t>();
+  c.batch_size = json.at("batch_size").integer(0, kMost);
+  c.new_tokens = json.at("new_tokens").integer(1, kMost);
   c.uses_cache = json.at("cache").boolean();
   c.padding = padding_from_name(json.at("padding").text());
   c.truncation = truncation_from_name(json.at("truncate").text());
   if (json.has("random_prompts")) {
     const JsonReader random = json.at("random_prompts");
-    constexpr std::int64_t kMost = std::int64_t{1} << 24;
     c.random_prompts = RandomPrompts{.sequences = random.at("sequences").integer(1, kMost),
                                      .tokens = random.at("tokens").integer(1, kMost),
                                      .depth = random.at("depth").integer(0, kMost)};

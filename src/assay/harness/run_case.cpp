@@ -43,12 +43,16 @@ struct CaseOutcome {
   Bytes anonymous, kv_cache;  // at the last token
 };
 
+void check_counts(const Case& spec) {
+  if (spec.sequences() < 1) throw Error("{}: no prompt was given", spec.label);
+  if (spec.batch_size < 0) throw FieldError("batch_size", "expected 0 or more, found {}", spec.batch_size);
+}
+
 class CaseRun {
  public:
   CaseRun(const LoadedModel& loaded, const Case& spec, bool watches_memory, const ShouldStop& should_stop)
       : loaded_(loaded), what_(spec), watches_memory_(watches_memory), should_stop_(should_stop) {
-    if (spec.sequences() < 1) throw Error("{}: no prompt was given", spec.label);
-    if (spec.batch_size < 0) throw FieldError("batch_size", "expected 0 or more, found {}", spec.batch_size);
+    check_counts(spec);
   }
 
   CaseOutcome run() {
@@ -145,7 +149,9 @@ class CaseRun {
   CaseOutcome ran_;
 };
 
+// Not empty.
 std::vector<BatchShape> expected_shapes(const LoadedModel& loaded, const Case& spec) {
+  check_counts(spec);
   std::vector<BatchShape> shapes;
   const std::int64_t all = spec.sequences();
   const std::int64_t size = spec.batch_size == 0 ? all : spec.batch_size;
