@@ -118,6 +118,22 @@ TEST(CliMix, ShowsTheTimeOfDecodeStepsWhereThatIsLimited) {
   expect_failure(run_program(args), 1, {"limit tokens-per-s=1000000000:", "the fastest decode step"});
 }
 
+TEST(CliMix, ReplacesNoRecipeUnlessForced) {
+  const TemporaryFolder folder;
+  const std::string recipe = folder / "mine.toml";
+  write_file(recipe, "name = \"mine\"");
+  std::vector<std::string> args{
+      "mix",          "demo",         "--max-tokens", "50",   "--limit",           "kl=1", "--exchanges", "0",
+      "--candidates", "nf4,bfloat16", "-o",           recipe, "--held-out-tokens", "50"};
+  const ProgramResult refused = run_program(args);
+  expect_failure(refused, 1, {recipe, "exists already: expected a new name, or --force"});
+  EXPECT_EQ(refused.err.find("Loaded"), std::string::npos) << "before the model is loaded\n" << refused.err;
+  EXPECT_EQ(read_file(recipe), "name = \"mine\"");
+  args.push_back("--force");
+  expect_success(run_program(args));
+  EXPECT_NE(read_file(recipe).find("# Chosen under kl=1"), std::string::npos) << read_file(recipe);
+}
+
 TEST(CliMix, RefusesWhatItCannotKeep) {
   const auto failed = [](const std::string& limit) {
     return run_program({"mix", "demo", "--max-tokens", "50", "--held-out-tokens", "50", "--limit", limit});
