@@ -171,7 +171,7 @@ std::string text_of(const std::string& format, const std::vector<BenchRow>& rows
   if (format == "jsonl") return jsonl_of(rows);
   if (format == "csv") return csv_of(rows);
   if (format == "md") return report::to_markdown(table_of(rows));
-  if (format == "table") return report::to_text(table_of(rows), terminal_width());
+  if (format == "table") return report::to_text(table_of(rows), table_width());
   return llama_bench_of(rows);
 }
 

@@ -185,7 +185,7 @@ int run_diverge(const DivergeFlags& flags) {
   if (flags.output.is_json) {
     answer_json("divergence", view.json());
   } else {
-    answer(view.text(terminal_width()));
+    answer(view.text(table_width()));
     if (!flags.output.is_quiet)
       for (const std::string& line : view.notes()) note(line);
     if (!flags.output.is_quiet && flags.file.empty() && flags.sample == 0 && flags.model.model != "demo")

@@ -280,7 +280,7 @@ void Measuring::answer_json_of(const ResultSet& results, const report::WrittenRe
 
 void Measuring::answer_text_of(const ResultSet& results, const report::WrittenReports& written,
                                const std::exception_ptr& unwritten) const {
-  answer_text("\n" + report::to_terminal(report::document_of(results), terminal_width()));
+  answer_text("\n" + report::to_terminal(report::document_of(results), table_width()));
   if (unwritten) std::rethrow_exception(unwritten);
   if (!written.paths.empty())
     answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,

@@ -213,7 +213,7 @@ std::string mix_table_text(const MixView& view) {
     if (has_steps)
       table.rows.back().insert(table.rows.back().end(), {step_text(row.predicted_step), step_text(row.step)});
   }
-  return report::to_text(table, terminal_width());
+  return report::to_text(table, table_width());
 }
 
 std::vector<std::string> left_out_notes(const MixView& view) {
