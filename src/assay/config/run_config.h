@@ -35,7 +35,7 @@ struct RunConfig {
   std::optional<Recipe> recipe = {};  // in place of a precision: a format for each module
   // Of everything that is not quantized; unset: float32, on a GPU float16.
   std::optional<DType> dtype = {};
-  std::optional<WeightFormat> quantize_head = {};    // int8, nf4 or fp4; unset: the LM head as `dtype`
+  std::optional<WeightFormat> quantize_head = {};    // one of lm_head_formats(); unset: `dtype`
   std::optional<double> llm_int8_threshold = {};     // 0 (no outliers) to 1e6; unset: 6
   std::optional<InputScale> input_scale = {};        // per_token or per_tensor; unset: per_token
   std::optional<Activations> activations = {};       // for 4-bit weights; unset: as `dtype`
