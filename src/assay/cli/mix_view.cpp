@@ -178,7 +178,7 @@ std::string recipe_toml(const MixView& view) {
       "measured.\n",
       limits_text(view.options), row.bytes.value, view.baseline, row.predicted_kl, text_of_estimate(row.kl));
   for (const MixRow& other : view.mix.uniform)
-    text += fmt::format("# All in {}: {} bytes, KL {}.\n", other.name, other.bytes.value,
+    text += fmt::format("# Uniform {}: {} bytes, KL {}.\n", other.name, other.bytes.value,
                         text_of_estimate(other.kl));
   text += fmt::format("name = {}\ndefault = {}\n", toml_text(row.recipe.name),
                       toml_text(recipe_name_of(row.recipe.default_format)));
