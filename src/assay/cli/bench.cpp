@@ -250,7 +250,8 @@ void add_bench(CLI::App& app, int& exit_code, const std::string& command_line) {
   command->get_option("--precision")
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
-          "nf4+activations:int8 the activations [float32, or as the checkpoint is]");
+          "nf4+activations:int8 the activations; stored: as a quantized model holds its weights [float32, or "
+          "as the checkpoint is]");
   command->get_option("--repeats")
       ->description(fmt::format("Timed repeats of each test [{}]", kBenchRepeats));
   command->get_option("--max-time")

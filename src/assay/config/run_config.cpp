@@ -121,6 +121,7 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
     text = text.substr(0, at);
   }
   if (text.starts_with(kRecipe)) return recipe_from_text(text.substr(kRecipe.size()), std::move(config));
+  if (text == kStoredPrecision) text = kAutoPrecision;
   const std::size_t plus = text.find('+');
   if (plus == 0)
     throw FieldError("precision", "expected a name before +head, found '{}'", text.substr(0, 64));

@@ -123,6 +123,8 @@ struct Precision {
 
 // Stands for float32, or for what a checkpoint that is quantized already holds.
 inline constexpr std::string_view kAutoPrecision = "auto";
+// In a list: what a model that is quantized already holds. Other models have no such precision.
+inline constexpr std::string_view kStoredPrecision = "stored";
 
 // Presets are recipes without rules, which settings of theirs may go with (int8-static: calibrated).
 Recipe recipe_of(Preset preset);
