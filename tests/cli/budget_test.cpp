@@ -41,8 +41,8 @@ TEST(CliBudget, ATooShortOneNamesWhatIsLeftOutAndHowToMeasureIt) {
   const std::string command = json["left_out"][0]["command"];
   EXPECT_EQ(command.rfind("assay sweep lengths ", 0), 0U) << command;
   EXPECT_NE(command.find("--budget none"), std::string::npos) << command;
-  EXPECT_NE(result.err.find("Left out of lengths"), std::string::npos) << result.err;
-  EXPECT_NE(result.out.find("Left out of lengths"), std::string::npos) << result.out;
+  EXPECT_NE(result.err.find("From the study lengths, the budget left out "), std::string::npos) << result.err;
+  EXPECT_NE(result.out.find("From the study lengths, the budget left out "), std::string::npos) << result.out;
 }
 
 TEST(CliBudget, WhatAFlagAsksForIsMeasured) {

@@ -192,5 +192,34 @@ TEST(CliDiverge, RefusesWhatItCannotCompare) {
   expect_failure(run_program({"diverge", "demo", "nf4", "--ids"}), 2, {"--ids", "--text"});
 }
 
+// "stored" is what a quantized model holds, and a name in lists of precisions.
+TEST(CliPrecisions, StoredIsWhatAQuantizedModelHolds) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "m.gguf";
+  expect_success(run_program({"quantize", "demo", file, "--recipe", "Q4_0"}));
+  const ProgramResult swept =
+      run_program({"sweep", "precisions", file, "--precision", "float32,stored", "-p", "a", "-n", "2", "-r",
+                   "1", "--processes", "1", "--budget", "none", "--json"});
+  expect_success(swept);
+  const Json rows = Json::parse(swept.out)["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["label"], "float32");
+  EXPECT_EQ(rows[1]["label"], "as stored");
+  EXPECT_LT(rows[1]["values"]["resident_weights_bytes"]["value"],
+            rows[0]["values"]["resident_weights_bytes"]["value"]);
+  // The blocks stand for the numbers that they are read as.
+  const ProgramResult diverged = run_program(
+      {"diverge", file, "stored", "q8_0", "--precision", "float32", "--max-tokens", "100", "--json"});
+  expect_success(diverged);
+  EXPECT_EQ(Json::parse(diverged.out)["candidates"][0]["candidate"], "as stored");
+  EXPECT_LT(Json::parse(diverged.out)["candidates"][0]["kl_mean"]["value"], 1e-6);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"sweep", "precisions", "demo", "--precision", "float32,stored"},
+        {"bench", "demo", "--precision", "stored"},
+        {"diverge", "demo", "stored"},
+        {"diverge", "demo", "nf4", "--precision", "stored"}})
+    expect_failure(run_program(command), 2, {"--precision", "found 'stored'", "plain numbers"});
+}
+
 }  // namespace
 }  // namespace assay::test

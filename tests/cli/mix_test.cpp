@@ -1,6 +1,8 @@
 // assay sensitivity and assay mix on the demo model: tables, JSON, the recipe that other commands take.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "support/program.h"
@@ -116,6 +118,58 @@ TEST(CliMix, ShowsTheTimeOfDecodeStepsWhereThatIsLimited) {
     EXPECT_NE(result.out.find(words), std::string::npos) << words << "\n" << result.out;
   args.back() = "tokens-per-s=1000000000";
   expect_failure(run_program(args), 1, {"limit tokens-per-s=1000000000:", "the fastest decode step"});
+}
+
+// A name in the table of mixes means what it means to other commands.
+TEST(CliMix, NamesUniformFormatsAsPrecisionsAreTyped) {
+  const TemporaryFolder folder;
+  const std::string ids = folder / "ids", half = folder / "half";
+  std::string all, second;
+  for (int i = 0; i < 200; ++i) {
+    const std::string id = std::to_string((37 * i + i * i) % 1000) + " ";
+    all += id;
+    if (i >= 100) second += id;
+  }
+  write_file(ids, all);
+  write_file(half, second);
+  const ProgramResult result =
+      run_program({"mix", "demo", "--limit", "kl=1", "--exchanges", "0", "--candidates",
+                   "q4_k,nf4,int8-dynamic,bfloat16", "--ids", "--text", ids, "--json"});
+  expect_success(result);
+  std::vector<std::string> diverge{"diverge", "demo"};
+  std::map<std::string, double> kl;
+  const Json mix = Json::parse(result.out);
+  for (const Json& row : mix["uniform"]) {
+    kl[row["name"]] = row["measured_kl"];
+    // The precision bfloat16 has keys, values and the rest in bfloat16 too.
+    if (row["name"] != "bfloat16") diverge.push_back(row["name"]);
+  }
+  EXPECT_EQ(kl.size(), 4U);
+  for (const char* name : {"q4_k+head:q4_k", "nf4+head:nf4", "int8-dynamic+head:int8", "bfloat16"})
+    EXPECT_EQ(kl.count(name), 1U) << name;
+  for (const char* word : {"--ids", "--text", half.c_str(), "--no-noise-floor", "--json"})
+    diverge.emplace_back(word);
+  const ProgramResult diverged = run_program(diverge);
+  expect_success(diverged);
+  const Json divergence = Json::parse(diverged.out);
+  for (const Json& candidate : divergence["candidates"])
+    EXPECT_EQ(candidate["kl_mean"]["value"], kl.at(candidate["candidate"])) << candidate["candidate"];
+}
+
+TEST(CliMix, ReplacesNoRecipeUnlessForced) {
+  const TemporaryFolder folder;
+  const std::string recipe = folder / "mine.toml";
+  write_file(recipe, "name = \"mine\"");
+  std::vector<std::string> args{
+      "mix",          "demo",         "--max-tokens", "50",   "--limit",           "kl=1", "--exchanges", "0",
+      "--candidates", "nf4,bfloat16", "-o",           recipe, "--held-out-tokens", "50"};
+  const ProgramResult refused = run_program(args);
+  expect_failure(refused, 1, {recipe, "exists already: expected a new name, or --force"});
+  EXPECT_EQ(refused.err.find("Loaded"), std::string::npos) << "before the model is loaded\n" << refused.err;
+  EXPECT_EQ(read_file(recipe), "name = \"mine\"");
+  args.push_back("--force");
+  expect_success(run_program(args));
+  EXPECT_NE(read_file(recipe).find("# Chosen under kl=1"), std::string::npos) << read_file(recipe);
 }
 
 TEST(CliMix, RefusesWhatItCannotKeep) {

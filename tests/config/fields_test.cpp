@@ -174,6 +174,11 @@ TEST(RunConfig, IsReadFromText) {
   EXPECT_EQ(run_config_from_text("llm-int8+head:fp4", common).quantize_head, formats::kFp4);
   EXPECT_EQ(run_config_from_text("int8+head").quantize_head, formats::kInt8);
   EXPECT_EQ(run_config_from_text("fp4-dq+head").quantize_head, formats::kFp4);
+  EXPECT_EQ(run_config_from_text("nf4-dq+head").quantize_head, formats::kNf4);
+  EXPECT_EQ(run_config_from_text("int4-g128+head").quantize_head, formats::kInt8);
+  EXPECT_EQ(run_config_from_text("q4_k+head").quantize_head, formats::kQ4K);
+  EXPECT_EQ(run_config_from_text("Q4_K+head:q6_k").label(), "q4_k+head:q6_k");
+  EXPECT_EQ(run_config_from_text("nf4+head:q5_1").quantize_head, formats::kQ5_1);
   EXPECT_EQ(run_config_from_text("nf4+activations:int8"),
             (RunConfig{.precision = Preset::nf4, .activations = Activations::int8}));
   EXPECT_EQ(run_config_from_text("int4+head:int8+activations:int8"),
@@ -188,9 +193,10 @@ TEST(RunConfig, IsReadFromText) {
   EXPECT_EQ(run_config_from_text("nf4+head@cuda:1").quantize_head, formats::kNf4);
   EXPECT_EQ(run_config_from_text("float32@cpu").device, Device{});
   EXPECT_THROW(run_config_from_text("float32@tpu"), FieldError);
-  for (const char* text : {"float32+replica:-1", "float32+replica", "nf4+", "nf4+head+", "nf4+activations",
-                           "nf4+activations:int4", "int8+activations:int8", "nf4+tail", "nf4+head:int3",
-                           "float32+head", "", "nf5", "+head", "auto+head"})
+  for (const char* text :
+       {"float32+replica:-1", "float32+replica", "nf4+", "nf4+head+", "nf4+activations",
+        "nf4+activations:int4", "int8+activations:int8", "nf4+tail", "nf4+head:int3", "nf4+head:iq4_xs",
+        "nf4+head:llm-int8", "nf4+head:", "float32+head", "", "nf5", "+head", "auto+head"})
     EXPECT_THROW(run_config_from_text(text, common), FieldError) << text;
 }
 

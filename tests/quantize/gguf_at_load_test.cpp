@@ -111,6 +111,32 @@ std::vector<std::string> formats_in(const LoadedModel& loaded) {
   return names;
 }
 
+std::string refusal_of_loading(const fs::path& path, const RunConfig& config) {
+  try {
+    loaded_as(path, config);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The LM head alone in another type; the demo's is the embedding too, whose rows are looked up.
+TEST(GgufPrecision, TakesAnLmHeadOfAnotherType) {
+  const test::TemporaryFolder folder;
+  test::wide_llama().write(folder.path() / "m");
+  for (const fs::path& model : {test::demo_model(), folder.path() / "m"}) {
+    const std::vector<float> own =
+        logits_as(model, {.precision = Preset::q4_k, .quantize_head = formats::kQ6K});
+    const Recipe recipe{.name = "r", .default_format = formats::kQ4K, .lm_head = formats::kQ6K};
+    EXPECT_TRUE(own == logits_as(model, {.recipe = recipe}));
+    EXPECT_FALSE(own == logits_as(model, {.precision = Preset::q4_k}));
+  }
+  EXPECT_NE(
+      refusal_of_loading(test::demo_model(), {.precision = Preset::q4_k, .quantize_head = formats::kLlmInt8})
+          .find("expected int8, nf4, fp4, q8_0, q6_k"),
+      std::string::npos);
+}
+
 TEST(GgufPrecision, FallsBackWhereBlocksDoNotDivideTheInputs) {
   const test::TemporaryFolder folder;
   const fs::path narrow = folder.path() / "narrow", odd = folder.path() / "odd";
@@ -135,15 +161,6 @@ TEST(GgufPrecision, FallsBackWhereBlocksDoNotDivideTheInputs) {
   for (const CoverageFacts::Tensor& tensor : coverage.tensors)
     has_reason = has_reason || tensor.reason == "its inputs are no whole number of blocks";
   EXPECT_TRUE(has_reason);
-}
-
-std::string refusal_of_loading(const fs::path& path, const RunConfig& config) {
-  try {
-    loaded_as(path, config);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(GgufRecipe, RefusesInputsThatBlocksDoNotDivide) {

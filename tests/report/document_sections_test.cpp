@@ -270,7 +270,7 @@ TEST(DocumentSections, ThatConclude) {
       section_of(results, "Recommendation"),
       "## Recommendation\n\n"
       "- For a small device, choose nf4: its weights take 2.5 MiB, and its perplexity is at most 1.02 times "
-      "the baseline's.\n"
+      "the baseline's (bound: 1.05 times).\n"
       "- For best quality, choose float32, the baseline: no faster precision is shown to keep its "
       "quality.\n");
   const Document document = document_of(results);

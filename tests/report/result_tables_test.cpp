@@ -203,9 +203,9 @@ TEST(ResultTables, OfTheTradeOff) {
                                            {"fp4", "Error", "Error", "Error: no memory", "Error"}}));
 }
 
-// A terminal of 80 columns: what says how much is lost stays, and throughput, which is latency the other way
-// round, gives way.
-TEST(ResultTables, KeepTheDivergenceWhereTheyAreNarrow) {
+// What says how much is lost stays on narrow terminals, and throughput, which is latency the other way round,
+// gives way.
+TEST(ResultTables, KeepQualityWhereTheyAreNarrow) {
   ResultSet results;
   for (const char* label : {"float32", "int8-dynamic+head:int8"}) {
     Row row = measured(Scenario::tradeoff, label);
@@ -219,12 +219,27 @@ TEST(ResultTables, KeepTheDivergenceWhereTheyAreNarrow) {
     results.rows.push_back(row);
   }
   const auto head_at = [&](std::size_t width) {
-    const std::string text = to_text(scenario_table(results, Scenario::tradeoff), width);
+    const std::string text = to_text(scenario_table(results, Scenario::tradeoff, Detail::percent), width);
     return text.substr(0, text.find('\n'));
   };
-  EXPECT_EQ(head_at(80), "Precision               Weights (MiB)  Latency (ms)  Perplexity  KL (nats)");
+  EXPECT_EQ(head_at(80), "Precision               Weights (MiB)  Latency (ms)  Tokens/s     PPL  KL (nats)");
+  const auto has_all = [&](std::size_t width, std::initializer_list<const char*> heads) {
+    const std::string head = head_at(width);
+    for (const char* one : heads)
+      if (head.find(one) == std::string::npos) return false;
+    return true;
+  };
   for (Row& row : results.rows) row.set("accuracy", 0.5);
-  EXPECT_EQ(head_at(80), "Precision               Weights (MiB)  Latency (ms)  KL (nats)  Accuracy (%)");
+  EXPECT_EQ(head_at(80), "Precision               Weights (MiB)  Latency (ms)     PPL  KL (nats)  Acc. (%)");
+  results.comparisons = {test::comparison_of("int8-dynamic+head:int8", "float32", 0.41234, Verdict::lower)};
+  results.comparisons[0].interval = statistics::Interval{0.4012, 0.4234, 0.95};
+  for (const std::size_t width : {100, 104, 110})
+    EXPECT_TRUE(has_all(width, {"vs. float32", "KL (nats)"}) &&
+                (has_all(width, {"PPL"}) || has_all(width, {"Perplexity"})))
+        << head_at(width);
+  EXPECT_TRUE(has_all(80, {"vs. float32", "PPL"})) << head_at(80);
+  // What has room keeps its whole name.
+  EXPECT_TRUE(has_all(200, {"vs. float32", "Perplexity", "KL (nats)", "Accuracy (%)"})) << head_at(200);
   const std::string wide = head_at(200);
   for (const char* head : {"Tokens/s", "PPL ratio", "Top-1 (%)"})
     EXPECT_NE(wide.find(head), std::string::npos) << wide;

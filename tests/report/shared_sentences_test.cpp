@@ -179,15 +179,46 @@ TEST(LeftOut, HasALineForEachStudyWithItsCommand) {
       {"lengths", "8176 tokens", "", "assay run demo --lengths 8176", 40},
       {"lengths", "4096 tokens", "the run was slower than predicted", "", 0},
       {"lengths", "2048 tokens", "the run was slower than predicted", "", 0},
-      {"lengths", "processes beyond 2", "", "assay run demo --skip batches", 90},
+      {"lengths", "processes beyond the first 2", "", "assay run demo --skip batches", 90},
       {"perplexity", "the whole study (nf4)", "", "", 0}};
-  EXPECT_EQ(sentences_of(all, "assay run demo --budget 1min -o out"),
-            (Sentences{"Left out of lengths: 8176 tokens and processes beyond 2; and 4096 tokens and 2048 "
-                       "tokens, because the run was slower than predicted; measured in about 2 min by: assay "
-                       "run demo --skip batches",
-                       "Left out of perplexity: the whole study (nf4); measured with the rest of the run by: "
-                       "assay run demo -o out --budget none"}));
-  EXPECT_EQ(sentences_of(std::span(all).last(1)).front(), "Left out of perplexity: the whole study (nf4).");
+  EXPECT_EQ(
+      sentences_of(all, "assay run demo --budget 1min -o out"),
+      (Sentences{"From the study lengths, the budget left out 8176 tokens, as well as processes beyond the "
+                 "first 2; and also 4096 tokens and 2048 tokens because the run was slower than predicted. "
+                 "Measure it in about 2 min with: assay run demo --skip batches",
+                 "The budget left out the whole study perplexity (nf4). Measure it with the rest of the run "
+                 "by: assay run demo -o out --budget none"}));
+  EXPECT_EQ(sentences_of(std::span(all).last(1)).front(),
+            "The budget left out the whole study perplexity (nf4).");
+}
+
+std::string left_out(const std::vector<LeftOut>& all) {
+  const Sentences found = sentences_of(all);
+  return found.size() == 1 ? found.front() : "";
+}
+
+// The forms that a choice and a run that was slower give.
+TEST(LeftOut, ReadsAsASentenceInEachForm) {
+  const std::string slower(kSlower);
+  EXPECT_EQ(left_out({{"trade-off", "int8-static; llm-int8; nf4; fp4 and 10 others", "", "", 0},
+                      {"trade-off", "new tokens beyond the first 16", "", "", 0}}),
+            "From the study trade-off, the budget left out int8-static, llm-int8, nf4, fp4 and 10 others, as "
+            "well as new tokens beyond the first 16.");
+  EXPECT_EQ(left_out({{"baseline", "prompt 2; prompt 3", "", "", 0}}),
+            "From the study baseline, the budget left out prompt 2 and prompt 3.");
+  EXPECT_EQ(left_out({{"noise", "the whole study (baseline; baseline again)", "", "", 0}}),
+            "The budget left out the whole study noise (baseline and baseline again).");
+  EXPECT_EQ(
+      left_out({{"ablation", "the whole study (cache on, 128 tokens; no padding; padded left)", "", "", 0}}),
+      "The budget left out the whole study ablation (cache on, 128 tokens; no padding; and padded left).");
+  // What the choice had taken of a study that was not begun needs no word.
+  EXPECT_EQ(left_out({{"edge", "very long", "", "", 0},
+                      {"edge", "processes beyond the first 3", "", "", 0},
+                      {"edge", "the whole study", slower, "", 0}}),
+            "The budget left out the whole study edge because the run was slower than predicted.");
+  EXPECT_EQ(
+      left_out({{"ablation", "the audit", slower, "", 0}}),
+      "From the study ablation, the budget left out the audit because the run was slower than predicted.");
 }
 
 }  // namespace

@@ -84,6 +84,23 @@ TEST(TableLimits, RanksDecideWhichColumnGoes) {
   EXPECT_EQ(to_text(Table{}), "\n\n");
 }
 
+TEST(TableLimits, HeadsAreShortenedBeforeColumnsGo) {
+  Table table;
+  table.add_column("name", false);
+  table.add_column("a long head", true, 1, "a");
+  table.add_column("another", true, 2, "b");
+  table.rows = {{"n", "12", "34"}};
+  const auto head_at = [&](std::size_t width) {
+    return to_text(table, width).substr(0, to_text(table, width).find('\n'));
+  };
+  EXPECT_EQ(head_at(0), "name  a long head  another");
+  EXPECT_EQ(head_at(26), "name  a long head  another");
+  EXPECT_EQ(head_at(25), "name  a long head   b") << "the first that has room keeps its whole head";
+  EXPECT_EQ(head_at(20), "name   a  another");
+  EXPECT_EQ(head_at(12), "name   a   b");
+  EXPECT_EQ(head_at(11), "name   a");
+}
+
 TEST(TableLimits, CellsAreShownAndNotObeyed) {
   EXPECT_EQ(to_text({{"h\x1b"}, {false}, {{"a\nb"}}}), "h\\x1b\n-----\na\\nb\n");
   EXPECT_EQ(to_markdown({{"a*", "b"}, {false, true}, {{"x_", "1"}, {"y", "2"}}}),

@@ -125,6 +125,26 @@ TEST(Render, CommandsOfAListAreTyped) {
   EXPECT_NE(to_markdown(document).find("- by: ``` a`b``c ```\n"), std::string::npos) << to_markdown(document);
 }
 
+TEST(Render, ProseIsNotAsWideAsTables) {
+  Document document;
+  Section section{"", {}};
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += "word ";
+  section.add(Paragraph{words});
+  section.add(List{{words}});
+  Table table;
+  table.add_column(std::string(150, 'h'), false);
+  table.rows = {{"cell"}};
+  section.add(table);
+  document.sections.push_back(section);
+  const std::string text = to_terminal(document, 160);
+  EXPECT_NE(text.find(std::string(150, 'h')), std::string::npos);
+  EXPECT_EQ(text.substr(0, text.find('\n')).size(), 99U) << "twenty words";
+  EXPECT_NE(text.find("\n- word"), std::string::npos);
+  const std::size_t item = text.find("\n- ") + 1;
+  EXPECT_LE(text.find('\n', item) - item, 100U);
+}
+
 TEST(Render, NoLineIsEverTooWide) {
   for (std::size_t width = 40; width <= 200; ++width) {
     Document document;

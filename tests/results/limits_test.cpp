@@ -273,8 +273,24 @@ TEST(Takeaways, HoldTheirLimits) {
   EXPECT_EQ(recommendation_of(results)->small_device, "a");
   results.comparisons[0].interval->high = 1.06;
   EXPECT_EQ(recommendation_of(results)->small_device, "base");
+  EXPECT_EQ(
+      test::recommendation_texts(results)[0],
+      "For a small device, choose base, the baseline, whose weights take 100.0 MiB: none with smaller "
+      "weights is shown to have a perplexity of at most 1.05 times the baseline's. b takes 20.0 MiB, but "
+      "its perplexity may be 1.05 times the baseline's.");
+  results.comparisons[1].interval->high = 1.07;
+  EXPECT_NE(test::recommendation_texts(results)[0].find(" a takes 50.0 MiB, but its perplexity may be 1.06 "),
+            std::string::npos)
+      << "the one that comes nearest: " << test::recommendation_texts(results)[0];
+  results.comparisons.pop_back();
+  EXPECT_NE(test::recommendation_texts(results)[0].find(
+                "One configuration with smaller weights has no comparison of perplexity."),
+            std::string::npos)
+      << test::recommendation_texts(results)[0];
+  for (Row& row : results.rows) row.set("resident_weights_bytes", 100 * 1024 * 1024);
   EXPECT_EQ(test::recommendation_texts(results)[0],
-            "For a small device, choose base: its weights take 100.0 MiB.");
+            "For a small device, choose base, the baseline, whose weights take 100.0 MiB: none has smaller "
+            "weights.");
   results.comparisons.clear();
   EXPECT_FALSE(recommendation_of(results)) << "no quality is known";
   // Five are tied: the first four are named.

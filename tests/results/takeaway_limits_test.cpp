@@ -275,14 +275,16 @@ TEST(TakeawayLimits, OfASmallDevice) {
   EXPECT_EQ(test::recommendation_texts(results),
             (Sentences{"For a small device, choose a: its weights take 2.0 MiB, and "
                        "its perplexity is at most 1.023 times the "
-                       "baseline's."}));
+                       "baseline's (bound: 1.05 times). One configuration with smaller weights has no "
+                       "comparison of perplexity."}));
   EXPECT_EQ(recommended->best_quality, "") << "no speed was compared";
   results.comparisons.resize(1);
   results.comparisons[0] = loss_against("a", 1, 1, 1.00002, Verdict::cannot_tell);
-  EXPECT_EQ(
-      test::recommendation_texts(results),
-      (Sentences{"For a small device, choose a: its weights take 2.0 MiB, and its perplexity is at most the "
-                 "baseline's."}));
+  EXPECT_EQ(test::recommendation_texts(results),
+            (Sentences{
+                "For a small device, choose a: its weights take 2.0 MiB, and its perplexity is at most the "
+                "baseline's (bound: 1.05 times). One configuration with smaller weights has no comparison of "
+                "perplexity."}));
   results.comparisons = {loss_against("a", 1.01, 1, 1.02345, Verdict::cannot_tell),
                          loss_against("b", 1.01, 1, 1.02, Verdict::cannot_tell)};
   results.comparisons[0].scenario = Scenario::tradeoff;

@@ -52,8 +52,8 @@ TEST(GgufMixOfParts, IsMeasuredAsTheFileThatIsWritten) {
 
   // Only formats that all parts can have are uniform ones.
   ASSERT_EQ(mix.uniform.size(), 2U);
-  EXPECT_EQ(mix.uniform[0].name, "q5_0");
-  EXPECT_EQ(mix.uniform[1].name, "q8_0");
+  EXPECT_EQ(mix.uniform[0].name, "q5_0+head:q5_0");
+  EXPECT_EQ(mix.uniform[1].name, "q8_0+head:q8_0");
   const std::vector<LeftOutFormat> left_out = mix.left_out(options.candidates);
   ASSERT_EQ(left_out.size(), 3U);
   EXPECT_EQ(left_out[1].format, formats::kQ4K);

@@ -57,5 +57,29 @@ TEST(LeftOutOfAChoice, NamesEachValueOnce) {
   EXPECT_EQ(left_out[0].command, "lengths a,b");
 }
 
+TEST(LeftOutOfAChoice, NamesWhatTheOthersHaveLessOf) {
+  Choice choice;
+  choice.studies.push_back({.name = "lengths"});
+  const auto less = [&]() -> std::string {
+    const std::vector<LeftOut> all =
+        left_out_of({study_of("lengths", 10)}, choice, [](const auto&, const auto&) { return ""; });
+    return all.size() == 1 ? all.front().what : "";
+  };
+  ChosenStudy& chosen = choice.studies.front();
+  chosen.processes = 3;
+  EXPECT_EQ(less(), "processes beyond the first 3");
+  chosen.processes = 1;
+  chosen.repeats = 1;
+  EXPECT_EQ(less(),
+            "processes beyond the first (a verdict takes 3) and runs beyond the first in each process");
+  chosen.processes = 2;
+  chosen.repeats = 2;
+  chosen.most_tokens = 16;
+  chosen.once = {"lengths, a", "lengths, b"};
+  EXPECT_EQ(less(),
+            "processes beyond the first 2 (a verdict takes 3), runs beyond the first 2 in each process, new "
+            "tokens beyond the first 16 and further runs of a and b");
+}
+
 }  // namespace
 }  // namespace assay

@@ -171,7 +171,7 @@ std::string text_of(const std::string& format, const std::vector<BenchRow>& rows
   if (format == "jsonl") return jsonl_of(rows);
   if (format == "csv") return csv_of(rows);
   if (format == "md") return report::to_markdown(table_of(rows));
-  if (format == "table") return report::to_text(table_of(rows), terminal_width());
+  if (format == "table") return report::to_text(table_of(rows), table_width());
   return llama_bench_of(rows);
 }
 
@@ -250,7 +250,8 @@ void add_bench(CLI::App& app, int& exit_code, const std::string& command_line) {
   command->get_option("--precision")
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
-          "nf4+activations:int8 the activations [float32, or as the checkpoint is]");
+          "nf4+activations:int8 the activations; stored: as a quantized model holds its weights [float32, or "
+          "as the checkpoint is]");
   command->get_option("--repeats")
       ->description(fmt::format("Timed repeats of each test [{}]", kBenchRepeats));
   command->get_option("--max-time")

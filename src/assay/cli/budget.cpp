@@ -178,7 +178,7 @@ std::string first_table_of(const std::vector<FirstFigures>& figures) {
                           one.tokens_per_s > 0 ? fmt::format("{:.1f}", one.tokens_per_s) : "-",
                           std::to_string(one.timed_runs)});
   return "So far, without intervals and verdicts (a case without timed runs shows its first run):\n" +
-         report::to_text(table, terminal_width());
+         report::to_text(table, table_width());
 }
 
 }  // namespace assay::cli

@@ -15,6 +15,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "assay/report/render.h"
+
 namespace assay::cli {
 
 namespace {
@@ -78,8 +80,10 @@ void answer_json(std::string_view kind, const nlohmann::ordered_json& document) 
   answer(json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-std::size_t terminal_width() {
-  constexpr unsigned long kNarrowest = 40, kUsual = 80, kWidest = 100;
+namespace {
+
+std::size_t columns_up_to(unsigned long widest) {
+  constexpr unsigned long kNarrowest = 40, kUsual = 80;
   winsize size{};
   unsigned long width = kUsual;
   if (const char* columns = std::getenv("COLUMNS");
@@ -87,7 +91,18 @@ std::size_t terminal_width() {
     width = std::strtoul(columns, nullptr, 10);
   else if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     width = size.ws_col;
-  return std::clamp(width, kNarrowest, kWidest);
+  return std::clamp(width, kNarrowest, widest);
+}
+
+}  // namespace
+
+std::size_t terminal_width() {
+  return columns_up_to(report::kWidestProse);
+}
+
+std::size_t table_width() {
+  constexpr unsigned long kWidestTable = 200;
+  return columns_up_to(kWidestTable);
 }
 
 void note(std::string_view line) {

@@ -27,8 +27,10 @@ void answer_text(std::string_view text);
 void answer_json(std::string_view kind, const nlohmann::ordered_json& document);
 void note(std::string_view line);
 
-// Columns for prose and tables: those of the terminal, or of COLUMNS where it is set, else 80; 100 at most.
+// Columns for prose: those of the terminal, or of COLUMNS where it is set, else 80; 100 at most.
 std::size_t terminal_width();
+// The same for tables, which may be 200 columns wide.
+std::size_t table_width();
 
 // "about 40 s left; "; empty where it is not known.
 std::string time_left(std::optional<double> seconds);

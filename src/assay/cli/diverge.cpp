@@ -61,6 +61,7 @@ WorkerExperimentOptions options_of(const DivergeFlags& flags) {
 
 // The baseline, then the candidates as they were given. Throws UsageError for one that is given twice.
 std::vector<RunConfig> configurations_of(const DivergeFlags& flags, const ExperimentContext& context) {
+  require_stored(flags.model.precision, context.model_of(context.baseline).is_quantized_already);
   std::vector<RunConfig> all{resolved_for_device(context.baseline)};
   std::vector<RunConfig> stored;  // what each model runs as, the baseline's first
   if (!context.models.empty())
@@ -71,6 +72,7 @@ std::vector<RunConfig> configurations_of(const DivergeFlags& flags, const Experi
     if (is_precision(word, flags.model.config)) {
       RunConfig common = flags.model.config;
       common.model = context.baseline.model;
+      require_stored(word, context.model_of(common).is_quantized_already);
       own = resolved_for_device(run_config_from_text(word, common));
     } else {
       own = stored.at(model++);
@@ -185,7 +187,7 @@ int run_diverge(const DivergeFlags& flags) {
   if (flags.output.is_json) {
     answer_json("divergence", view.json());
   } else {
-    answer(view.text(terminal_width()));
+    answer(view.text(table_width()));
     if (!flags.output.is_quiet)
       for (const std::string& line : view.notes()) note(line);
     if (!flags.output.is_quiet && flags.file.empty() && flags.sample == 0 && flags.model.model != "demo")

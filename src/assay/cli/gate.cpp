@@ -130,7 +130,7 @@ int answer_comparison(const ComparedResults& compared, const std::vector<Failure
       if (!refused) refused = std::current_exception();
     }
   if (!is_json) {
-    answer_text(report::to_terminal(report::document_of(compared), terminal_width()));
+    answer_text(report::to_terminal(report::document_of(compared), table_width()));
   } else if (!refused || !broken.empty()) {
     add_rows(compared, json);
     json["broken"] = broken;

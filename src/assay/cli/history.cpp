@@ -98,7 +98,7 @@ int history(const HistoryFlags& flags) {
   if (flags.is_json)
     answer_json("history", json_of_runs(runs, changes));
   else
-    answer_text(report::to_terminal(document, terminal_width()));
+    answer_text(report::to_terminal(document, table_width()));
   return 0;
 }
 

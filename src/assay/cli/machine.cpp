@@ -265,8 +265,8 @@ int run_machine(const MachineFlags& flags) {
     answer_json("machine", json_of(machine, peaks, tuning, gpus));
     return 0;
   }
-  answer(facts_text(machine) + "\n" + report::to_text(read_table(peaks), terminal_width()) + "\n" +
-         report::to_text(product_table(peaks), terminal_width()) +
+  answer(facts_text(machine) + "\n" + report::to_text(read_table(peaks), table_width()) + "\n" +
+         report::to_text(product_table(peaks), table_width()) +
          fmt::format("\n{:<24}{:.2f} us, {} thread{}\n", "thread pool round trip",
                      peaks.phase_round_trip.value * 1e6, peaks.threads, peaks.threads == 1 ? "" : "s") +
          tuning_text(tuning) + "\n" + gpus_text(gpus));

@@ -58,7 +58,8 @@ void MeasureFlags::add_to(CLI::App& app, bool is_model_required) {
   app.get_option("--precision")
       ->description(
           "Precisions, joined by commas; nf4+head or nf4+head:int8 quantizes the LM head too, "
-          "nf4+activations:int8 the activations [all where a study compares them, else float32]")
+          "nf4+activations:int8 the activations; stored: as a quantized model holds its weights [all where a "
+          "study compares them, else float32]")
       ->type_name("LIST");
   app.add_option("-o,--output", folder,
                  "Folder for the report, and for the journal that --resume reads [none: nothing is written]");
@@ -280,7 +281,7 @@ void Measuring::answer_json_of(const ResultSet& results, const report::WrittenRe
 
 void Measuring::answer_text_of(const ResultSet& results, const report::WrittenReports& written,
                                const std::exception_ptr& unwritten) const {
-  answer_text("\n" + report::to_terminal(report::document_of(results), terminal_width()));
+  answer_text("\n" + report::to_terminal(report::document_of(results), table_width()));
   if (unwritten) std::rethrow_exception(unwritten);
   if (!written.paths.empty())
     answer_text(fmt::format("\nEverything is in {}; open {}.\n", flags_.folder,

@@ -77,7 +77,7 @@ int Measuring::show_plan(const std::vector<Case>& cases, const std::vector<Plann
     all +=
         predicted_sweep_s(members, experiment().sweep, [&](const Case& spec) { return seconds[spec.key()]; });
   for (const std::string& line : warnings_of_plan(predicted)) note("warning: " + line);
-  answer(report::to_text(table, terminal_width()) + failures +
+  answer(report::to_text(table, table_width()) + failures +
          fmt::format("{} about {:.0f} s to warm up and to "
                      "time. Loading weights, audits and perplexities come "
                      "on top.\n",

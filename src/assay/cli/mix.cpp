@@ -27,7 +27,15 @@ struct MixFlags {
   ExchangeFlags shared;
   std::string limit, candidates = "nf4,int8-dynamic,bfloat16", file;
   std::int64_t held_out = 0, exchanges = 12;
+  bool is_forced = false;
 };
+
+// Before anything is measured. A device or a pipe of that name is written to.
+void check_recipe_target(const MixFlags& flags) {
+  if (std::filesystem::is_regular_file(flags.file) && !flags.is_forced)
+    throw Error("{} exists already: expected a new name, or --force to replace the file there", flags.file);
+  check_output_file(flags.file);
+}
 
 // A limit of memory, kl or agreement, a time of a decode step, or one of each.
 void set_limits(MixOptions& options, const std::string& text) {
@@ -91,7 +99,7 @@ int run_mix(const MixFlags& flags) {
     const std::string stem = std::filesystem::path(flags.file).stem().string().substr(0, 64);
     options.name = stem.empty() ? "mix" : stem;
   }
-  if (!flags.file.empty()) check_output_file(flags.file);
+  if (!flags.file.empty()) check_recipe_target(flags);
   ItemExchange model = flags.shared.load();
   const Halves halves = halves_of(flags.shared.ids(model.base()), flags);
   Progress progress(flags.shared.output.shows_progress());
@@ -147,6 +155,7 @@ void add_mix(CLI::App& app, int& exit_code) {
             "Exchanges of two parts' formats to try where the sum of the parts misleads [12]");
   command->add_option("-o,--output", flags->file, "Recipe to write, in TOML [none: it is printed]")
       ->type_name("FILE");
+  command->add_flag("--force", flags->is_forced, "Replace a file that exists at FILE of -o");
   command->footer(
       "Examples: assay mix demo --limit memory=3600KiB -o recipe.toml\n"
       "          assay mix model --limit memory=4GiB --candidates q3_k,q4_k,q5_k,q6_k,q8_0 -o recipe.toml");

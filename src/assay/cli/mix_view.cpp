@@ -178,7 +178,7 @@ std::string recipe_toml(const MixView& view) {
       "measured.\n",
       limits_text(view.options), row.bytes.value, view.baseline, row.predicted_kl, text_of_estimate(row.kl));
   for (const MixRow& other : view.mix.uniform)
-    text += fmt::format("# All in {}: {} bytes, KL {}.\n", other.name, other.bytes.value,
+    text += fmt::format("# Uniform {}: {} bytes, KL {}.\n", other.name, other.bytes.value,
                         text_of_estimate(other.kl));
   text += fmt::format("name = {}\ndefault = {}\n", toml_text(row.recipe.name),
                       toml_text(recipe_name_of(row.recipe.default_format)));
@@ -213,7 +213,7 @@ std::string mix_table_text(const MixView& view) {
     if (has_steps)
       table.rows.back().insert(table.rows.back().end(), {step_text(row.predicted_step), step_text(row.step)});
   }
-  return report::to_text(table, terminal_width());
+  return report::to_text(table, table_width());
 }
 
 std::vector<std::string> left_out_notes(const MixView& view) {

@@ -102,7 +102,7 @@ std::string perplexity_table(const std::vector<ScoredModel>& models) {
                           : c                       ? report::verdict_word(*c)
                                                     : "not compared"});
   }
-  return report::to_text(table, terminal_width());
+  return report::to_text(table, table_width());
 }
 
 void show_perplexity(const PerplexityFlags& flags, const ScoredModel& model) {

@@ -93,7 +93,7 @@ report::Table table_of(const QuantizeReport& report) {
 std::string text_of(const QuantizeReport& report) {
   constexpr double kMebibyte = 1024 * 1024;
   std::string text;
-  if (!report.tensors.empty()) text = report::to_text(table_of(report), terminal_width()) + "\n";
+  if (!report.tensors.empty()) text = report::to_text(table_of(report), table_width()) + "\n";
   const double before = static_cast<double>(report.file_bytes_before),
                after = static_cast<double>(report.file_bytes_after);
   if (report.coverage.quantized > 0)

@@ -57,7 +57,7 @@ Formatter formatter_of(const ReportFlags& flags) {
 void answer_as_text(const ReportFlags& flags, const ResultSet& results) {
   const std::string where =
       flags.folder.empty() ? "" : "; open " + (std::filesystem::path(flags.folder) / "report.html").string();
-  answer_text(report::to_terminal(report::document_of(results), terminal_width()) +
+  answer_text(report::to_terminal(report::document_of(results), table_width()) +
               fmt::format("\nThese are the results of {}{}.\n", flags.file, where));
 }
 

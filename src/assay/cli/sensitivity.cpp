@@ -62,9 +62,7 @@ int run_sensitivity(const SensitivityFlags& flags) {
     return 0;
   }
   const std::size_t shown = flags.rows == 0 ? found.items.size() : static_cast<std::size_t>(flags.rows);
-  const auto shown_table = [](const report::Table& table) {
-    return report::to_text(table, terminal_width());
-  };
+  const auto shown_table = [](const report::Table& table) { return report::to_text(table, table_width()); };
   std::string text = shown_table(sensitivity_items(found, shown));
   if (shown < found.items.size())
     text += fmt::format("and {} more, of smaller KL (--rows 0 shows all)\n", found.items.size() - shown);

@@ -285,7 +285,7 @@ void answer_rows(const Verification& found) {
         notes.push_back(fmt::format("{}, {}, {}: {}.", scenario, row.label, title_of(figure), figure.reason));
     }
   }
-  answer_text(report::to_text(table, terminal_width()));
+  answer_text(report::to_text(table, table_width()));
   for (const std::string& line : found.unlike) answer_text(line + ".\n");
   for (const std::string& line : notes) answer_text(line + "\n");
   if (found.detectable_difference > 0)

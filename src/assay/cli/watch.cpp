@@ -104,8 +104,7 @@ int answer_ended(const std::string& folder, const fs::path& journal, const Outpu
     constexpr const char* kCut = "The run has ended without results; --resume continues it.";
     if (output.is_json) throw Error("{}: {}", folder, kCut);
     std::string text;
-    for (const std::string& line : run.table.lines(terminal_width(), std::size_t{10'000}))
-      text += line + "\n";
+    for (const std::string& line : run.table.lines(table_width(), std::size_t{10'000})) text += line + "\n";
     answer_text(text);
     note(kCut);
     return 0;
@@ -114,7 +113,7 @@ int answer_ended(const std::string& folder, const fs::path& journal, const Outpu
   if (output.is_json)
     answer_json("results", report::results_json(results));
   else
-    answer_text(report::to_terminal(report::document_of(results), terminal_width()));
+    answer_text(report::to_terminal(report::document_of(results), table_width()));
   if (!output.is_quiet)
     note(fmt::format("The run has ended; open {}.", (fs::path(folder) / "report.html").string()));
   return 0;

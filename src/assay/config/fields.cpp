@@ -77,7 +77,18 @@ void add_formats(std::vector<Field>& all) {
 
 // Behind a precision as it is typed there.
 std::string label_of_head(const RunConfig& c) {
-  return fmt::format("{}{}", c.precision ? "+head:" : "lm_head ", name_of(*c.quantize_head));
+  return fmt::format("{}{}", c.precision ? "+head:" : "lm_head ", recipe_name_of(*c.quantize_head));
+}
+
+Names<WeightFormat> names_of_head_formats() {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> all;
+    for (const WeightFormat& format : lm_head_formats()) all.push_back(recipe_name_of(format));
+    return all;
+  }();
+  Names<WeightFormat> names;
+  for (const std::string& text : texts) names.emplace_back(text, *weight_format_from_name(text));
+  return names;
 }
 
 // What changes a precision.
@@ -94,14 +105,13 @@ void add_numbers(std::vector<Field>& all) {
       choice<DType>({{"float32", DType::f32}, {"bfloat16", DType::bf16}, {"float16", DType::f16}})));
   all.push_back(made<WeightFormat>(
       {.key = "quantize_head",
-       .help =
-           "Format of the LM head in a quantized model: int8, nf4 or fp4 [not quantized, as in Transformers]",
+       .help = "Format of the LM head in a quantized model: int8, nf4, fp4, or a block type of GGUF such as "
+               "q6_k [not quantized, as in Transformers]",
        .is_about_numbers = true,
        .label = label_of_head,
        .applies = [](const Precision& p) { return p.is_quantized(); },
        .apply = [](Precision& p, const RunConfig& c) { set_quantized_lm_head(p, *c.quantize_head); }},
-      at(&RunConfig::quantize_head),
-      choice<WeightFormat>({{"int8", formats::kInt8}, {"nf4", formats::kNf4}, {"fp4", formats::kFp4}})));
+      at(&RunConfig::quantize_head), choice<WeightFormat>(names_of_head_formats())));
   all.push_back(made<double>(
       {.key = "llm_int8_threshold",
        .help = "Magnitude from which an activation of llm-int8 is an outlier; 0: no outliers [6]",

@@ -34,20 +34,28 @@ std::string labels(const RunConfig& config, bool is_about_numbers_alone) {
   return typed + others;
 }
 
-// "+head:nf4" of "nf4+head:nf4". "+head" is int8, or beside nf4 and fp4 the same.
+// "+head:nf4" of "nf4+head:nf4". "+head" is int8, or beside nf4, fp4 and GGUF's block types the same.
 WeightFormat head_from_text(std::string_view suffix, Preset preset, std::string_view text) {
+  constexpr std::string_view kHead = "head", kHeadFormat = "head:";
   const std::string name(name_of(preset));
-  const auto is = [&](std::string_view with) { return suffix == "head" + std::string(with); };
-  if (!is("") && !is(":int8") && !is(":nf4") && !is(":fp4"))
-    throw FieldError("precision",
-                     "expected {0}+head, {0}+head:int8, {0}+head:nf4 or {0}+head:fp4, found '{1}'", name,
-                     text.substr(0, 64));
-  if (!precision_of(preset).is_quantized())
+  const std::vector<WeightFormat> all = lm_head_formats();
+  const auto is_one = [&](const WeightFormat& format) {
+    return std::find(all.begin(), all.end(), format) != all.end();
+  };
+  const auto named = suffix.starts_with(kHeadFormat)
+                         ? weight_format_from_name(suffix.substr(kHeadFormat.size()))
+                         : std::nullopt;
+  if (suffix != kHead && !(named && is_one(*named)))
+    throw FieldError("precision", "expected {0}+head or {0}+head:FORMAT with one of {1}, found '{2}'", name,
+                     names_of(all), text.substr(0, 64));
+  const Precision precision = precision_of(preset);
+  if (!precision.is_quantized())
     throw FieldError("precision", "expected a quantized precision before +head, found '{}'",
                      text.substr(0, 64));
-  if (is(":nf4") || (is("") && (preset == Preset::nf4 || preset == Preset::nf4_dq))) return formats::kNf4;
-  if (is(":fp4") || (is("") && (preset == Preset::fp4 || preset == Preset::fp4_dq))) return formats::kFp4;
-  return formats::kInt8;
+  if (named) return *named;
+  if (preset == Preset::nf4_dq) return formats::kNf4;
+  if (preset == Preset::fp4_dq) return formats::kFp4;
+  return is_one(precision.weights) ? precision.weights : formats::kInt8;
 }
 
 constexpr std::string_view kActivations = "activations:";
@@ -113,6 +121,7 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
     text = text.substr(0, at);
   }
   if (text.starts_with(kRecipe)) return recipe_from_text(text.substr(kRecipe.size()), std::move(config));
+  if (text == kStoredPrecision) text = kAutoPrecision;
   const std::size_t plus = text.find('+');
   if (plus == 0)
     throw FieldError("precision", "expected a name before +head, found '{}'", text.substr(0, 64));

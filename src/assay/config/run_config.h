@@ -35,7 +35,7 @@ struct RunConfig {
   std::optional<Recipe> recipe = {};  // in place of a precision: a format for each module
   // Of everything that is not quantized; unset: float32, on a GPU float16.
   std::optional<DType> dtype = {};
-  std::optional<WeightFormat> quantize_head = {};    // int8, nf4 or fp4; unset: the LM head as `dtype`
+  std::optional<WeightFormat> quantize_head = {};    // one of lm_head_formats(); unset: `dtype`
   std::optional<double> llm_int8_threshold = {};     // 0 (no outliers) to 1e6; unset: 6
   std::optional<InputScale> input_scale = {};        // per_token or per_tensor; unset: per_token
   std::optional<Activations> activations = {};       // for 4-bit weights; unset: as `dtype`
@@ -71,11 +71,11 @@ struct RunConfig {
   ModuleSelection modules() const { return {include, exclude}; }
 };
 
-// `text` is a precision; with the LM head quantized too "nf4+head" (int8, or beside nf4 and fp4 the same) or
-// "nf4+head:int8", with int8 activations "nf4+activations:int8" or "nf4+head+activations:int8"; or "auto",
-// which leaves it unset; or "recipe:FILE"; then "@" and a device: "nf4@cuda:0". "float32+replica:1" is equal
-// to float32 in all but name, for A/A runs. Everything else is as in `common`, less what does not apply to
-// the precision. Throws FieldError.
+// `text` is a precision; with the LM head quantized too "nf4+head" (in the same format where LM heads have
+// it, else int8) or "nf4+head:int8", with int8 activations "nf4+activations:int8" or
+// "nf4+head+activations:int8"; or "auto" or "stored", which leave it unset; or "recipe:FILE"; then "@" and a
+// device: "nf4@cuda:0". "float32+replica:1" is equal to float32 in all but name, for A/A runs. Everything
+// else is as in `common`, less what does not apply to the precision. Throws FieldError.
 RunConfig run_config_from_text(std::string_view text, const RunConfig& common = {});
 
 // The same for a model that is loaded at once: a plain precision keeps every field of `common`, and loading

@@ -254,7 +254,7 @@ Setting setting_of(const RunConfig& config, const SessionFacts& facts) {
   setting.model = config.model.value_or("");
   if (config.precision) setting.precision = name_of(*config.precision);
   if (config.recipe) setting.precision = field("recipe").print(config).front();
-  if (config.quantize_head) setting.lm_head = name_of(*config.quantize_head);
+  if (config.quantize_head) setting.lm_head = recipe_name_of(*config.quantize_head);
   if (config.recipe && config.recipe->lm_head && is_quantized(*config.recipe->lm_head))
     setting.lm_head = recipe_name_of(*config.recipe->lm_head);
   if (config.activations) setting.activations = *config.activations == Activations::int8 ? "int8" : "dtype";

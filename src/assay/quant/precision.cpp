@@ -309,9 +309,16 @@ void set_dtype(Precision& precision, DType dtype) {
 
 void set_quantized_lm_head(Precision& precision, WeightFormat format) {
   require(precision.is_quantized(), "quantize_head", kQuantized, precision);
-  if (format != formats::kInt8 && format != formats::kNf4 && format != formats::kFp4)
-    throw FieldError("quantize_head", "expected int8, nf4 or fp4, found {}", name_of(format));
+  const std::vector<WeightFormat> all = lm_head_formats();
+  if (std::find(all.begin(), all.end(), format) == all.end())
+    throw FieldError("quantize_head", "expected one of {}, found {}", names_of(all), recipe_name_of(format));
   precision.lm_head = format;
+}
+
+std::vector<WeightFormat> lm_head_formats() {
+  return {formats::kInt8, formats::kNf4,   formats::kFp4,  formats::kQ8_0, formats::kQ6K,
+          formats::kQ5K,  formats::kQ5_1,  formats::kQ5_0, formats::kQ4K,  formats::kQ4_1,
+          formats::kQ4_0, formats::kIq4Nl, formats::kQ3K,  formats::kQ2K};
 }
 
 void set_outlier_threshold(Precision& precision, double threshold) {

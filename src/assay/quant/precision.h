@@ -126,6 +126,8 @@ struct Precision {
 
 // Stands for float32, or for what a checkpoint that is quantized already holds.
 inline constexpr std::string_view kAutoPrecision = "auto";
+// In a list: what a model that is quantized already holds. Other models have no such precision.
+inline constexpr std::string_view kStoredPrecision = "stored";
 
 // Presets are recipes without rules, which settings of theirs may go with (int8-static: calibrated).
 Recipe recipe_of(Preset preset);
@@ -152,8 +154,10 @@ bool takes_cuda_gemm(const Precision& precision);          // weights that are n
 // What everything that is not quantized is kept in, and computed with: float32, bfloat16, or float16, which
 // is computed as float32.
 void set_dtype(Precision& precision, DType dtype);
-void set_quantized_lm_head(Precision& precision, WeightFormat format);  // int8, nf4 or fp4
-void set_outlier_threshold(Precision& precision, double threshold);     // from 0 (no outliers) to 1e6
+void set_quantized_lm_head(Precision& precision, WeightFormat format);  // one of lm_head_formats()
+// int8, nf4, fp4, and the block types of GGUF that weights are quantized to.
+std::vector<WeightFormat> lm_head_formats();
+void set_outlier_threshold(Precision& precision, double threshold);  // from 0 (no outliers) to 1e6
 void set_modules(Precision& precision, ModuleSelection modules);
 void set_allows_non_finite(Precision& precision);
 void set_input_scale(Precision& precision, InputScale scale);  // per_token or per_tensor

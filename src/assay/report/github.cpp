@@ -26,6 +26,7 @@ Table with_few_columns(Table table) {
     drop(table.head);
     drop(table.is_number);
     drop(table.rank);
+    if (!table.short_head.empty()) drop(table.short_head);
     for (auto& row : table.rows) drop(row);
   }
   return table;

@@ -31,7 +31,8 @@ std::string path_of(const Figure& figure) {
 
 class TerminalRenderer {
  public:
-  explicit TerminalRenderer(std::size_t width) : width_(std::max<std::size_t>(width, 20)) {}
+  explicit TerminalRenderer(std::size_t width)
+      : width_(std::max<std::size_t>(width, 20)), prose_(std::min(width_, kWidestProse)) {}
 
   std::string operator()(const Document& document) const {
     std::string text;
@@ -57,7 +58,7 @@ class TerminalRenderer {
     return shown + "\n" + std::string(display_width(shown), '=') + "\n";
   }
   std::string render(const Paragraph& paragraph) const {
-    return joined_lines(wrapped(terminal_text(paragraph.text), width_));
+    return joined_lines(wrapped(terminal_text(paragraph.text), prose_));
   }
   std::string render(const List& list) const {
     std::string text;
@@ -65,14 +66,14 @@ class TerminalRenderer {
       const ItemParts parts = parts_of(item, list.commands);
       const std::string before = "- " + terminal_text(parts.before), command = terminal_text(parts.command);
       if (command.empty()) {
-        text += joined_lines(wrapped(before, width_, kIndent));
+        text += joined_lines(wrapped(before, prose_, kIndent));
         continue;
       }
-      text += joined_lines(wrapped(before, width_, kIndent)) +
-              joined_lines(command_lines(command, width_, 2 * kIndent));
+      text += joined_lines(wrapped(before, prose_, kIndent)) +
+              joined_lines(command_lines(command, prose_, 2 * kIndent));
       const std::string after = terminal_text(parts.after);
       if (after.find_first_not_of(" .") == std::string::npos) continue;
-      for (const std::string& line : wrapped(after, width_ - kIndent))
+      for (const std::string& line : wrapped(after, prose_ - kIndent))
         text += std::string(kIndent, ' ') + line + "\n";
     }
     return text;
@@ -86,7 +87,7 @@ class TerminalRenderer {
   std::string render(const Figure& /*figure*/) const { return ""; }
 
   static constexpr std::size_t kIndent = 2;
-  std::size_t width_;
+  std::size_t width_, prose_;
 };
 
 // Prose on a line of its own: some characters at its beginning open lists, headings and rules.

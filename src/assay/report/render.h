@@ -10,9 +10,12 @@
 
 namespace assay::report {
 
-// No line is wider than `width` columns (20 at least). Prose is wrapped, tables lose columns by their rank
-// (table.h), lines are cut; but a word of a command stays whole. Sections without anything to show are left
-// out.
+// Lines of prose are no longer than this: longer ones are hard to read.
+inline constexpr std::size_t kWidestProse = 100;
+
+// No line is wider than `width` columns (20 at least). Prose is wrapped, at kWidestProse at most, tables lose
+// columns by their rank (table.h), lines are cut; but a word of a command stays whole. Sections without
+// anything to show are left out.
 std::string to_terminal(const Document& document, std::size_t width);
 
 // GitHub's Markdown; text that would be markup is escaped.

@@ -47,10 +47,16 @@ std::string share_interval_cell(const Value& value, double scale) {
 }
 
 // Throughput is latency the other way round where every row generates the same tokens, and a column of
-// quality tells more.
+// quality tells more. Perplexity is the figure of quality that readers know best.
 int rank_in(const Metric& m, Scenario scenario) {
-  constexpr int kSaidTwice = 4;
-  return scenario == Scenario::tradeoff && m.tag == "tokens_per_sec" ? kSaidTwice : m.rank;
+  constexpr int kSaidTwice = 4, kKnownBest = 2;
+  if (scenario != Scenario::tradeoff) return m.rank;
+  return m.tag == "tokens_per_sec" ? kSaidTwice : m.tag == "perplexity" ? kKnownBest : m.rank;
+}
+
+// In a table that is too wide otherwise.
+std::string short_head_of(const Metric& m) {
+  return m.tag == "perplexity" ? "PPL" : m.tag == "accuracy" ? "Acc. (%)" : "";
 }
 
 // Adds a column for the metric, and one for its interval, where a row has them.
@@ -61,7 +67,7 @@ void add_metric(Table& table, const Metric& m, const RowList& rows, int rank, in
                               const Value* value = row->find(m.tag);
                               return value != nullptr && value->interval;
                             });
-  table.add_column(m.column_head(), true, rank);
+  table.add_column(m.column_head(), true, rank, short_head_of(m));
   if (has_interval) table.add_column("95 % CI", true, interval_rank);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Value* value = rows[i]->find(m.tag);

@@ -20,16 +20,18 @@ std::string aligned(const std::string& text, std::size_t width, bool is_number) 
 // Lays a table out in so many columns of a terminal.
 class TextTable {
  public:
-  TextTable(const Table& table, std::size_t width) : table_(table), width_(width) {
-    for (std::size_t j = 0; j < table.head.size(); ++j) {
-      kept_.push_back(j);
-      std::size_t widest = display_width(terminal_text(table.head[j]));
-      for (const auto& row : table.rows) widest = std::max(widest, display_width(terminal_text(row[j])));
-      widths_.push_back(widest);
-    }
+  TextTable(const Table& table, std::size_t width) : table_(table), width_(width), head_(table.head) {
+    for (std::size_t j = 0; j < head_.size(); ++j) kept_.push_back(j);
+    measure();
     if (width_ == 0) return;
+    if (total() > width_) {
+      for (std::size_t j = 0; j < table.short_head.size(); ++j)
+        if (!table.short_head[j].empty()) head_[j] = table.short_head[j];
+      measure();
+    }
     while (total() > width_ && drop_one()) {
     }
+    lengthen_heads();
     while (total() > width_ && narrow_one()) {
     }
   }
@@ -37,7 +39,7 @@ class TextTable {
   std::string text() const {
     std::string rule;
     for (const std::size_t j : kept_) rule += (rule.empty() ? "" : "  ") + std::string(widths_[j], '-');
-    std::string all = line(table_.head) + rule.substr(0, width_ == 0 ? rule.size() : width_) + "\n";
+    std::string all = line(head_) + rule.substr(0, width_ == 0 ? rule.size() : width_) + "\n";
     for (const auto& row : table_.rows) all += line(row);
     return all;
   }
@@ -45,6 +47,26 @@ class TextTable {
  private:
   static constexpr std::size_t kGap = 2;
 
+  // What columns have left may be room for the heads as they are.
+  void lengthen_heads() {
+    for (const std::size_t j : kept_) {
+      const std::string own = std::exchange(head_[j], table_.head[j]);
+      const std::size_t before = widths_[j];
+      widths_[j] = std::max(before, display_width(terminal_text(head_[j])));
+      if (total() <= width_) continue;
+      head_[j] = own;
+      widths_[j] = before;
+    }
+  }
+
+  void measure() {
+    widths_.clear();
+    for (std::size_t j = 0; j < head_.size(); ++j) {
+      std::size_t widest = display_width(terminal_text(head_[j]));
+      for (const auto& row : table_.rows) widest = std::max(widest, display_width(terminal_text(row[j])));
+      widths_.push_back(widest);
+    }
+  }
   std::size_t total() const {
     std::size_t sum = kept_.empty() ? 0 : kGap * (kept_.size() - 1);
     for (const std::size_t j : kept_) sum += widths_[j];
@@ -96,13 +118,16 @@ class TextTable {
 
   const Table& table_;
   const std::size_t width_;
+  std::vector<std::string> head_;
   std::vector<std::size_t> kept_, widths_;
 };
 
 }  // namespace
 
-void Table::add_column(std::string title, bool has_numbers, int column_rank) {
+void Table::add_column(std::string title, bool has_numbers, int column_rank, std::string short_title) {
   rank.resize(head.size(), 0);
+  short_head.resize(head.size());
+  short_head.push_back(std::move(short_title));
   head.push_back(std::move(title));
   is_number.push_back(has_numbers);
   rank.push_back(column_rank);

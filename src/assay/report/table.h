@@ -14,8 +14,10 @@ struct Table {
   // By column: where a table is too wide, columns of the highest rank go first, the rightmost of equals
   // first; those of rank 0 always stay. Empty: all stay.
   std::vector<int> rank = {};
+  // By column: what a head is called where a table is too wide, before columns go; empty: as ever.
+  std::vector<std::string> short_head = {};
 
-  void add_column(std::string title, bool has_numbers, int column_rank = 0);
+  void add_column(std::string title, bool has_numbers, int column_rank = 0, std::string short_title = "");
 };
 
 // A table that is still too wide once columns are gone has the widest of its texts cut. `width` 0: any width.

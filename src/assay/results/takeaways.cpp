@@ -12,7 +12,6 @@ namespace assay {
 
 namespace {
 
-constexpr double kAcceptableLoss = 1.05;  // the perplexity ratio that a small device may have
 constexpr std::string_view kLatency = "total_latency_s";
 
 double value_of(const Row& row, std::string_view tag) {
@@ -218,7 +217,7 @@ class Takeaways {
     if (!has_quality()) return;
     const Row* small = nullptr;
     for (const Row* row : tradeoff_)
-      if (worst_loss(*row) <= kAcceptableLoss &&
+      if (worst_loss(*row) <= kSmallDeviceRatio &&
           (small == nullptr ||
            value_of(*row, "resident_weights_bytes") < value_of(*small, "resident_weights_bytes")))
         small = row;
@@ -227,6 +226,15 @@ class Takeaways {
     recommended.small_bytes = value_of(*small, "resident_weights_bytes");
     if (const double worst = worst_loss(*small); small != tradeoff_.front() && std::isfinite(worst))
       recommended.small_perplexity_ratio = worst;
+    for (const Row* row : tradeoff_) {
+      const double bytes = value_of(*row, "resident_weights_bytes"), worst = worst_loss(*row);
+      if (bytes <= 0 || bytes >= recommended.small_bytes) continue;
+      auto& nearest = recommended.small_nearest;
+      if (!std::isfinite(worst))
+        ++recommended.small_unknown;
+      else if (!nearest || worst < nearest->perplexity_ratio)
+        nearest = {row->label, bytes, worst};
+    }
   }
 
   // By the throughput of batches in which each sequence gets its tokens fast enough. What was run one

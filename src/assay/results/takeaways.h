@@ -94,11 +94,22 @@ std::vector<Takeaway> takeaways_of(const ResultSet& results);
 // faster than people read.
 inline constexpr double kServerTokenBound_ms = 100;
 
+// The perplexity ratio that a small device may have.
+inline constexpr double kSmallDeviceRatio = 1.05;
+
 // What to choose; empty where no test supports a choice.
 struct Recommendation {
-  std::string small_device;  // the smallest whose perplexity rises by 5 % at most
+  std::string small_device;  // the smallest whose perplexity ratio is at most kSmallDeviceRatio
   double small_bytes = 0;
   std::optional<double> small_perplexity_ratio = {};  // at most; empty for the baseline
+  // Of those with smaller weights, whose ratio may be larger, the one that comes nearest.
+  struct TooLossy {
+    std::string label;
+    double bytes = 0, perplexity_ratio = 0;  // at most
+    bool operator==(const TooLossy&) const = default;
+  };
+  std::optional<TooLossy> small_nearest = {};
+  int small_unknown = 0;  // how many have smaller weights and a perplexity that was not compared
 
   std::string server;  // the batch with the highest throughput within kServerTokenBound_ms
   std::string server_batch;

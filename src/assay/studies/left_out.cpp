@@ -1,6 +1,8 @@
 #include "assay/studies/left_out.h"
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 
 #include "assay/base/format.h"
 #include "assay/results/verdict.h"
@@ -17,6 +19,18 @@ std::string named(const std::vector<std::string>& labels) {
   return fmt::format("{} and {} others",
                      fmt::join(labels.begin(), labels.begin() + static_cast<std::ptrdiff_t>(kNamed), "; "),
                      labels.size() - kNamed);
+}
+
+// "a, b and c"
+std::string all_of(std::span<const std::string> names) {
+  if (names.size() == 1) return names.front();
+  return fmt::format("{} and {}", fmt::join(names.first(names.size() - 1), ", "), names.back());
+}
+
+// "processes beyond the first 3"
+std::string beyond(std::string_view what, std::int64_t count) {
+  return count == 1 ? fmt::format("{} beyond the first", what)
+                    : fmt::format("{} beyond the first {}", what, count);
 }
 
 bool can_be_skipped(const std::string& name) {
@@ -72,19 +86,19 @@ void add_less(const CostedStudy& study, const ChosenStudy& chosen, double other_
   std::vector<std::string> parts;
   if (chosen.processes && *chosen.processes < kMinProcesses)
     parts.push_back(
-        fmt::format("verdicts, which take {} processes in place of {}", kMinProcesses, *chosen.processes));
+        fmt::format("{} (a verdict takes {})", beyond("processes", *chosen.processes), kMinProcesses));
   else if (chosen.processes)
-    parts.push_back(fmt::format("processes beyond {}", *chosen.processes));
+    parts.push_back(beyond("processes", *chosen.processes));
   if (chosen.repeats && *chosen.repeats < 3)
-    parts.push_back(fmt::format("runs beyond {} in a process", *chosen.repeats));
-  if (chosen.most_tokens) parts.push_back(fmt::format("new tokens beyond {}", *chosen.most_tokens));
+    parts.push_back(beyond("runs", *chosen.repeats) + " in each process");
+  if (chosen.most_tokens) parts.push_back(beyond("new tokens", *chosen.most_tokens));
   std::vector<std::string> once;
   for (const CostedCase& c : study.cases)
     if (chosen.once.count(c.key) > 0) once.push_back(c.label);
-  if (!once.empty()) parts.push_back("a second run of " + named(once));
+  if (!once.empty()) parts.push_back(fmt::format("further runs of {}", all_of(once)));
   if (parts.empty()) return;
   all.push_back({.study = study.name,
-                 .what = fmt::format("{}", fmt::join(parts, ", ")),
+                 .what = all_of(parts),
                  .command = command_of(study.name, {}),
                  .predicted_s = other_s + alone_s(study, {})});
 }

@@ -47,7 +47,7 @@ class MixSearch {
           row_of(table_.sums_of(next).bytes < table_.sums_of(choice).bytes ? "smaller" : "larger", next));
     for (std::size_t f = 0; f < options_.candidates.size(); ++f)
       if (table_.is_offered_to_all(f))
-        mix.uniform.push_back(row_of(recipe_name_of(options_.candidates[f]), uniform(f)));
+        mix.uniform.push_back(row_of(uniform_name(options_.candidates[f]), uniform(f)));
     std::stable_sort(mix.uniform.begin(), mix.uniform.end(),
                      [](const MixRow& a, const MixRow& b) { return a.bytes.value < b.bytes.value; });
     measure(mix);
@@ -297,6 +297,12 @@ bool Mix::has_beaten_all() const {
     has_contest = has_contest || row.is_in_contest;
   }
   return has_contest;
+}
+
+std::string uniform_name(const WeightFormat& format) {
+  if (!is_quantized(format)) return recipe_name_of(format);
+  const std::string name = recipe_name_of(format);
+  return fmt::format("{}+head:{}", format == formats::kInt8 ? name_of(Preset::int8_dynamic) : name, name);
 }
 
 Mix find_mix(ItemExchange& model, std::span<const TokenId> chosen_by, std::span<const TokenId> held_out,

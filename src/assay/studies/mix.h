@@ -30,7 +30,7 @@ struct MixOptions {
 };
 
 struct MixRow {
-  std::string name;  // "mix", "smaller", "larger", or the format that all parts have
+  std::string name;  // "mix", "smaller", "larger", or uniform_name() of the format that all parts have
   Recipe recipe;
   FormatChoice choice;
   Bytes bytes;
@@ -86,6 +86,9 @@ struct Mix {
 Mix find_mix(ItemExchange& model, std::span<const TokenId> chosen_by, std::span<const TokenId> held_out,
              const MixOptions& options);
 
+// What rows and `assay diverge` call a model with all parts in a format, the LM head too: "q4_k+head:q4_k",
+// "bfloat16".
+std::string uniform_name(const WeightFormat& format);
 // The bound on the seconds of a decode step that a limit on token or tokens-per-s sets.
 double step_bound(const Limit& limit);
 // token and tokens-per-s.

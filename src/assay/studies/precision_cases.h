@@ -22,7 +22,10 @@ std::vector<std::string> precisions_or_default(const ExperimentContext& context,
 // What the configurations of each model are made of: of one that is quantized, less what says how to
 // quantize.
 std::vector<RunConfig> commons_of(const ExperimentContext& context);
-// The texts that apply to the model of `common`: of several, one that is quantized runs only as it is stored.
+// Throws FieldError for "stored" where the model's weights are plain numbers.
+void require_stored(const std::string& text, bool is_quantized_already);
+// The texts that apply to the model of `common`: of several, one that is quantized runs only as it is stored,
+// and "stored" is none of the others'. Throws FieldError for "stored" where none is quantized.
 std::vector<std::string> texts_for(const ExperimentContext& context, const RunConfig& common,
                                    const std::vector<std::string>& texts);
 

@@ -85,8 +85,22 @@ std::vector<RunConfig> commons_of(const ExperimentContext& context) {
 
 std::vector<std::string> texts_for(const ExperimentContext& context, const RunConfig& common,
                                    const std::vector<std::string>& texts) {
-  if (!common.model || !context.model_of(common).is_quantized_already) return texts;
-  return {std::string(kAutoPrecision)};
+  if (common.model && context.model_of(common).is_quantized_already) return {std::string(kAutoPrecision)};
+  const bool is_any_quantized =
+      std::any_of(context.models.begin(), context.models.end(),
+                  [](const ContextModel& model) { return model.is_quantized_already; });
+  std::vector<std::string> own = texts;
+  if (is_any_quantized) std::erase(own, kStoredPrecision);
+  for (const std::string& text : own) require_stored(text, context.is_quantized_already && !common.model);
+  return own;
+}
+
+void require_stored(const std::string& text, bool is_quantized_already) {
+  if (text == kStoredPrecision && !is_quantized_already)
+    throw FieldError("precision",
+                     "expected a precision such as float32 or bfloat16, found '{}': the model is not "
+                     "quantized, its weights are plain numbers",
+                     text);
 }
 
 std::vector<Case> precision_cases(const ExperimentContext& context, Scenario scenario,

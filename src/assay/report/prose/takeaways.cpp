@@ -134,15 +134,38 @@ std::string said(const MoreProcesses& more) {
   return text;
 }
 
+// Why nothing smaller was chosen.
+std::string smaller_sentence(const Recommendation& r) {
+  std::string text;
+  if (r.small_nearest)
+    text = fmt::format(" {} takes {}, but its perplexity may be {:.3g} times the baseline's.",
+                       r.small_nearest->label, shown_mebibytes(r.small_nearest->bytes),
+                       r.small_nearest->perplexity_ratio);
+  if (r.small_unknown > 0)
+    text += fmt::format(
+        " {} with smaller weights {} no comparison of perplexity.",
+        r.small_unknown == 1 ? "One configuration" : fmt::format("{} configurations", r.small_unknown),
+        r.small_unknown == 1 ? "has" : "have");
+  return text;
+}
+
 std::string small_sentence(const Recommendation& r) {
-  std::string text = fmt::format("For a small device, choose {}: its weights take {}", r.small_device,
-                                 shown_mebibytes(r.small_bytes));
-  if (r.small_perplexity_ratio) {
-    const std::string ratio = fmt::format("{:.4g}", *r.small_perplexity_ratio);
-    text += ratio == "1" ? ", and its perplexity is at most the baseline's"
-                         : fmt::format(", and its perplexity is at most {} times the baseline's", ratio);
+  const std::string bytes = shown_mebibytes(r.small_bytes);
+  if (!r.small_perplexity_ratio) {
+    const bool is_smallest = !r.small_nearest && r.small_unknown == 0;
+    return fmt::format("For a small device, choose {}, the baseline, whose weights take {}: {}.{}",
+                       r.small_device, bytes,
+                       is_smallest ? "none has smaller weights"
+                                   : fmt::format("none with smaller weights is shown to have a perplexity of "
+                                                 "at most {} times the baseline's",
+                                                 kSmallDeviceRatio),
+                       smaller_sentence(r));
   }
-  return text + ".";
+  const std::string ratio = fmt::format("{:.4g}", *r.small_perplexity_ratio);
+  return fmt::format(
+      "For a small device, choose {}: its weights take {}, and its perplexity is at most {}the baseline's "
+      "(bound: {} times).{}",
+      r.small_device, bytes, ratio == "1" ? "" : ratio + " times ", kSmallDeviceRatio, smaller_sentence(r));
 }
 
 std::string server_sentence(const Recommendation& r) {
