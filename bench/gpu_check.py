@@ -16,9 +16,10 @@ models and times together take five minutes at most:
   models      random models of the shapes (tools/make_random_model.py, which needs NumPy); a folder is taken as it is
   times       prefill of 512 and 4,096 tokens (by cuBLASLt too), decode in batches of 1, 8 and 64, energy per token of decoding
               alone: bfloat16, float16, int8 and nf4, these with the LM head quantized too
-  nodes       each kernel of a decode step by Nsight Compute, where ncu is installed: time, grid, registers; each operation
-              beside the prediction of `inspect --gpu`
-  profile     each kind of operation: time by events, bytes and FLOPs from the plan, GB/s, FLOP/s, share of roofline
+  nodes       each operation of a decode step, in all layers: its nodes, their time by differences of the step's graph, the
+              prediction of `inspect --gpu`, and their ratio; by Nsight Compute, where ncu is installed: grid, registers
+  profile     each kind of operation of a prefill of 512 tokens: time by events, bytes and FLOPs from the plan, GB/s, FLOP/s,
+              share of roofline
   sanitizers  compute-sanitizer memcheck and racecheck of a short text, where it is installed
 bench/gpu_peers.py times other programs beside Assay. One line of JSON for each check goes to FOLDER/checks.jsonl as it is
 made; the table at the end says what passed, and what was skipped and why. Ends with status 1 where a check failed. With

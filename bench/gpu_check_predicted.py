@@ -1,15 +1,10 @@
-"""The nodes of a decode step beside what `assay inspect --gpu` predicts of them."""
+"""The nodes of a decode step, by differences of its graph, beside what `assay inspect --gpu` predicts of them."""
 import json
 
 from gpu_check_base import run
 
 # A part of a device's name -> its name in `inspect --gpu`; the first that fits.
 GPUS = {"H200": "h200", "H100 PCIe": "h100-pcie", "H100": "h100", "A100": "a100"}
-# Kernels that belong to the operation in front of them, and to the choice of the token at the end.
-BEHIND, CHOICE = ("merge_", "add_ranges", "add_int8_ranges", "finish"), ("best_key", "next_token")
-# Kernels that compute an operation of the plan; all others prepare the one behind them.
-OPERATIONS = {"attend_step": "attention", "attend_": "attention", "ordered_": "matmul", "coded_": "matmul", "linear_": "matmul",
-              "four_bit_": "matmul", "gemm_": "matmul"}  # fmt: skip
 
 
 def gpu_of(device_name):
@@ -23,52 +18,34 @@ def predict(options, model, precision, gpu, past, seconds):
     return json.loads(said)["gpu_step"]["kernels"] if code == 0 else None
 
 
-def operations_of(kernels):
-    """The predicted operations that launch something, as a step runs them: (name, kind, microseconds of one)."""
-    launched = [k for k in kernels if k["launches_each"] > 0]
-    layers = max((k["count"] for k in launched), default=0)
-    of_layer = [k for k in launched if k["count"] == layers and layers > 1]
-    first = launched.index(of_layer[0]) if of_layer else len(launched)
-    outside = [k for k in launched if k not in of_layer]
-    order = [k for k in outside if launched.index(k) < first] + of_layer * layers
-    order += [k for k in outside if launched.index(k) >= first]
-    return [(k["name"], k["kind"], k["seconds"] / k["count"] * 1e6) for k in order]
+def compared(operations, kernels):
+    """Rows of the operations that have nodes, as a worker's `profile` has them: each beside its prediction, where there is one."""
+    predicted = {(k["name"], k["kind"]): k["seconds"] for k in kernels or []}
+    rows = []
+    for one in operations:
+        if not one["nodes"]:  # another computes it
+            continue
+        row = {"name": one["name"], "count": one["count"], "nodes": one["nodes"], "us": one["seconds"] * 1e6}
+        least = predicted.get((one["name"], one["kind"]))
+        if least:
+            row |= {"predicted us": least * 1e6, "measured / predicted": one["seconds"] / least}
+        rows.append(row)
+    return rows
 
 
-def measured_operations(step):
-    """(kind, microseconds) of each operation in order; kernels that only prepare or complete one count to it."""
-    found, waiting = [], 0.0
-    for kernel, _, _, us in step:
-        kind = next((kind for part, kind in OPERATIONS.items() if kernel.startswith(part)), None)
-        kind = "choice" if kernel.startswith(CHOICE) else kind
-        if kernel.startswith(BEHIND) and found or kind == "choice" and found and found[-1][0] == kind:
-            found[-1][1] += us
-        elif kind is None:
-            waiting += us
-        else:
-            found.append([kind, waiting + us])
-            waiting = 0.0
-    return [tuple(one) for one in found]
-
-
-def compared(steps, kernels):
-    """name -> (how many, mean measured us, predicted us of one); None where the steps have other operations."""
-    wanted = operations_of(kernels)
-    places = {}
-    for step in steps:
-        measured = measured_operations(step)
-        if [kind for kind, _ in measured] != [kind for _, kind, _ in wanted]:
-            return None
-        for (name, _, predicted), (_, us) in zip(wanted, measured):
-            places.setdefault((name, predicted), []).append(us)
-    return {name: (len(times) // len(steps), sum(times) / len(times), predicted) for (name, predicted), times in places.items()}
-
-
-def add_comparison(report, title, steps, kernels):
-    rows = compared(steps, kernels)
-    if rows is None:
-        return report.skip(f"{title}, predicted", "the step has other operations than `inspect --gpu` names")
-    totals = [sum(count * row[i] for count, *row in rows.values()) for i in (0, 1)]
-    for name, (count, measured, predicted) in {**rows, "a step": (1, *totals)}.items():
-        report.add(f"{title} {name}, predicted", None, count=count, **{"predicted us": predicted, "measured us": measured,
-                   "measured / predicted": measured / predicted})  # fmt: skip
+def add_nodes(report, title, profile, kernels, gpu):
+    """A line for each operation of a step, with all its nodes in all layers, and one for the step."""
+    rows = compared(profile["operations"], kernels)
+    costs = {one["name"]: one for one in profile["operations"]}
+    for row in rows:
+        cost = costs[row["name"]]
+        if row["us"] > 0:
+            row["GB/s"] = cost["bytes"] / row["us"] / 1e3
+            if gpu:
+                row["% of read rate"] = 100 * row["GB/s"] / gpu["memory_read_gb_per_s"]
+        report.add(f"{title} {row.pop('name')}", None, **row)
+    step = {"nodes": sum(row["nodes"] for row in rows), "us": profile["step_s"] * 1e6, "us of nodes": sum(row["us"] for row in rows)}
+    if kernels:
+        least = sum(k["seconds"] for k in kernels)
+        step |= {"predicted us": least * 1e6, "measured / predicted": profile["step_s"] / least}
+    report.add(f"{title}, a step", None, **step)

@@ -1,4 +1,4 @@
-"""Stages of gpu_check.py that measure: the GPU, models, times, nodes of a decode step, a profile."""
+"""Stages of gpu_check.py that measure: the GPU, models, times, nodes of a decode step, a profile of a prefill."""
 import csv
 import json
 import pathlib
@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from gpu_check_base import Energy, Worker, last_line, median, root, run, shapes_of
-from gpu_check_predicted import add_comparison, gpu_of, predict
+from gpu_check_predicted import add_nodes, gpu_of, predict
 
 # What is timed of each model: a name, its precision, and fields of the configuration.
 CONFIGURATIONS = {
@@ -117,7 +117,40 @@ def time_one(report, name, worker, energy, is_whole):
         report.add(name, False, error=str(error), **facts)
 
 
-# Nodes of a decode step, by Nsight Compute.
+# Nodes of a decode step: their times by differences of its graph, their registers by Nsight Compute.
+
+OF_NODES, PAST = ("bfloat16", "int8-dynamic", "nf4"), 64
+
+
+def check_nodes(options, report, limit):
+    if options.device == "cpu":
+        return report.skip("nodes", "there is no GPU")
+    file = options.out / "device.json"
+    device = json.loads(file.read_text()) if file.exists() else None
+    gpu = gpu_of(device["device"]) if device else None
+    if not gpu:
+        report.skip("predictions of nodes", "the stage `device` did not run, or `inspect --gpu` does not know this GPU")
+    shapes = list(shapes_of(options))
+    for shape, model in shapes:
+        for precision in OF_NODES:
+            name = f"{shape} {precision}"
+            if limit.is_over():
+                report.skip(name, "no time was left")
+                continue
+            try:
+                with Worker(options, model, precision) as worker:
+                    past = min(PAST, worker.facts["context"] // 2)
+                    profile = worker.ask(op="profile", ids=[list(range(5, 5 + past))], new_tokens=1)
+            except (RuntimeError, OSError) as error:
+                report.add(name, False, error=str(error))
+                continue
+            if "step_s" not in profile:
+                report.add(name, False, error="the device replayed no graph")
+                continue
+            predicted = predict(options, model, precision, gpu, past, limit.left()) if gpu else None
+            add_nodes(report, name, profile, predicted, device)
+    check_registers(options, report, limit, reversed(shapes))
+
 
 METRICS = ("gpu__time_duration.sum", "launch__registers_per_thread", "launch__grid_size")
 
@@ -153,39 +186,29 @@ def table_of_nodes(steps):
     return {place: (round(len(times) / len(steps)), median(times)) for place, times in places.items()}
 
 
-def check_nodes(options, report, limit):
+def check_registers(options, report, limit, shapes):
+    """Where ncu is installed, which times each node alone."""
     tool = shutil.which("ncu") or "/usr/local/cuda/bin/ncu"
-    if options.device == "cpu" or not pathlib.Path(tool).exists():
-        return report.skip("nodes", "ncu is not installed, or there is no GPU")
-    device = options.out / "device.json"
-    gpu = gpu_of(json.loads(device.read_text())["device"]) if device.exists() else None
-    if not gpu:
-        report.skip("predictions of nodes", "the stage `device` did not run, or `inspect --gpu` does not know this GPU")
-    for shape, model in reversed(list(shapes_of(options))):  # large ones say most, and the time may not serve all
+    if not pathlib.Path(tool).exists():
+        return report.skip("registers", "ncu is not installed")
+    for shape, model in shapes:
         if shape == "llama-8b":
-            report.skip(f"{shape} nodes", "ncu takes longer than this stage has")
+            report.skip(f"{shape} registers", "ncu takes longer than this stage has")
             continue
-        for precision in ("bfloat16", "int8-dynamic", "nf4"):
+        for precision in OF_NODES:
             name = f"{shape} {precision}"
             if limit.is_over():
-                report.skip(name, "no time was left")
+                report.skip(f"{name} registers", "no time was left")
                 continue
             code, said = run([tool, "--clock-control", "none", "--graph-profiling", "node", "--metrics", ",".join(METRICS), "--csv",
                               options.program, "generate", model, "--ids", "5,6,7,8,9", "-n", 5, "--precision", precision,
                               "--device", options.device, "--json", "--quiet"], limit.left())  # fmt: skip
             steps = decode_steps(read_launches(said)) if code == 0 else []
             if not steps:
-                report.add(name, None, error=last_line(said) if code != 0 else "no whole decode step was seen")
+                report.add(f"{name} registers", None, error=last_line(said) if code != 0 else "no whole decode step was seen")
                 continue
-            predicted = gpu and predict(options, model, precision, gpu, 8, limit.left())
-            if predicted:
-                add_comparison(report, name, steps, predicted)
-            total = 0
             for (kernel, grid, registers), (count, us) in table_of_nodes(steps).items():
-                total += count * us
-                report.add(f"{name} {kernel}", None, grid=grid, registers=registers, count=count, us=us)
-            report.add(f"{name}, a step", None, nodes=median([len(step) for step in steps]), us=total,
-                       note="times of ncu: each node alone, with cold caches and about 2 us of launch")  # fmt: skip
+                report.add(f"{name} {kernel}", None, grid=grid, registers=registers, count=count, **{"us alone": us})
 
 
 def check_profile(options, report, limit):
@@ -200,8 +223,8 @@ def check_profile(options, report, limit):
                 continue
             try:
                 with Worker(options, model, precision) as worker:
-                    ids = list(range(5, 5 + min(64, worker.facts["context"] // 2)))
-                    parts = worker.ask(op="profile", ids=[ids], new_tokens=16)["operations"]
+                    ids = list(range(5, 5 + min(512, worker.facts["context"] // 2, worker.facts["vocab"] - 5)))
+                    parts = worker.ask(op="profile", ids=[ids], new_tokens=0)["operations"]
             except RuntimeError as error:
                 report.add(f"{shape} {precision}", False, error=str(error))
                 continue

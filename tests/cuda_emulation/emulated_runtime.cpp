@@ -58,7 +58,9 @@ void multiply_on_host(const GemmProblem& p) {
 class Emulated final : public EmulatedRuntime, private GemmLibrary {
  public:
   explicit Emulated(const EmulatedDevice& device)
-      : facts_(device.facts), has_gemm_library_(device.has_gemm_library) {}
+      : facts_(device.facts),
+        has_gemm_library_(device.has_gemm_library),
+        overlaps_kernels_(device.overlaps_kernels) {}
   ~Emulated() override {
     for (const auto& [address, bytes] : allocations_) release(address);
   }
@@ -142,6 +144,7 @@ class Emulated final : public EmulatedRuntime, private GemmLibrary {
         fault_ = fmt::format("kernel {}: made to fail", name);
         check_alive();
       }
+      if (!overlaps_kernels_) ++emulation::launch_number;  // what is in front has written nothing
       emulation::run_launch(
           name, shape, [&] { trampoline(entry, kept.data()); }, true);
     });
@@ -222,7 +225,7 @@ class Emulated final : public EmulatedRuntime, private GemmLibrary {
   }
 
   DeviceFacts facts_;
-  bool has_gemm_library_;
+  bool has_gemm_library_, overlaps_kernels_;
   std::map<std::byte*, std::int64_t> allocations_;
   std::int64_t live_ = 0, peak_ = 0, launches_ = 0, replays_ = 0, products_ = 0, downloaded_ = 0;
   std::string fault_;  // that of a kernel that was made to fail: nothing works any more

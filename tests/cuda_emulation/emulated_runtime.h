@@ -16,6 +16,7 @@ struct EmulatedDevice {
                     .l2_bytes = 50 << 20,
                     .memory_bytes = std::int64_t{1} << 30};
   bool has_gemm_library = true;
+  bool overlaps_kernels = true;  // false: one starts when the one in front has ended
 };
 
 // Launches run when they are made, on the caller's thread; of all emulated devices together one runs at a

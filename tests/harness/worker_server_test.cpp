@@ -1,15 +1,20 @@
 // A worker that holds several models: each request is answered by the model that its key names.
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <sstream>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 
+#include "assay/backend/cuda/cuda_backend.h"
+#include "assay/backend/devices.h"
 #include "assay/base/error.h"
 #include "assay/harness/worker_protocol.h"
+#include "assay/model/model.h"
 #include "support/fixtures.h"
 #include "support/program.h"
+#include "support/timed_runtime.h"
 
 namespace assay {
 namespace {
@@ -207,6 +212,52 @@ TEST(WorkerSessions, ShareAProcess) {
   EXPECT_EQ(sessions[1]->facts().model.family, "llama");
   EXPECT_THROW(worker_sessions(options, {model("a", "minimal"), model("a", "minimal")}), UsageError);
   EXPECT_THROW(worker_sessions(options, {model("", "minimal")}), UsageError);
+}
+
+// On a GPU, whose launches each take 2 us here.
+TEST(ServedGpu, TimesADecodeStepByTheNodesOfItsGraph) {
+  const auto runtime =
+      std::make_shared<cuda::testing_support::TimedRuntime>([](const auto&) { return 2e-6; });
+  runtime->graph_seconds = 5e-6;
+  std::shared_ptr<Model> model;
+  WorkerServer server({}, [&](const auto&, const RunConfig& config, const auto&) {
+    model = std::make_shared<Model>(
+        Model::load(std::make_shared<const ModelFolder>(test::fixture_model("llama_grouped")),
+                    make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime), precision_from_name("nf4")));
+    LoadedModel loaded;
+    loaded.model = model;
+    loaded.config = config;
+    return loaded;
+  });
+  const auto ask = [&](const OrderedJson& request) {
+    return OrderedJson::parse(server.answer(request.dump()));
+  };
+  ASSERT_EQ(ask({{"op", "load"}, {"model", "any"}})["ok"], true);
+  const OrderedJson profile = ask({{"op", "profile"}, {"ids", {{1, 2, 3}}}, {"new_tokens", 4}});
+  ASSERT_EQ(profile["ok"], true) << profile;
+  const GpuNodes nodes = nodes_on_gpu(model->program().plan(), 1, 256);
+  const int all =
+      std::accumulate(nodes.of_operations.begin(), nodes.of_operations.end(), 2 + nodes.of_tables);
+  EXPECT_NEAR(profile["step_s"].get<double>(), all * 2e-6 + 5e-6, 1e-12);
+  int seen = 0;
+  double seconds = 0, by_phase = 0;
+  for (const OrderedJson& one : profile["operations"]) {
+    EXPECT_NEAR(one["seconds"].get<double>(), one["nodes"].get<int>() * 2e-6, 1e-12) << one;
+    seen += one["nodes"].get<int>();
+    seconds += one["seconds"].get<double>();
+  }
+  for (const OrderedJson& phase : profile["phases"]) by_phase += phase["seconds"].get<double>();
+  EXPECT_EQ(seen, all);
+  EXPECT_NEAR(seconds, all * 2e-6, 1e-12);
+  EXPECT_NEAR(by_phase, seconds, 1e-12);
+  EXPECT_EQ(profile["operations"].back()["name"], "next_token");
+  // Several sequences have phases alone, a prefill is timed between its operations.
+  const OrderedJson two = ask({{"op", "profile"}, {"ids", {{1, 2, 3}, {4}}}, {"new_tokens", 1}}),
+                    prefill = ask({{"op", "profile"}, {"ids", {{1, 2, 3}}}, {"new_tokens", 0}});
+  EXPECT_GT(two["step_s"], 0);
+  EXPECT_TRUE(two["operations"].empty());
+  EXPECT_EQ(prefill.count("step_s"), 0U);
+  EXPECT_EQ(prefill["operations"][0].count("nodes"), 0U);
 }
 
 }  // namespace

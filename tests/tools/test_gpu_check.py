@@ -36,27 +36,46 @@ class Nodes(unittest.TestCase):
         self.assertEqual(gpu_check_times.decode_steps(step), [])
 
 
-def predicted(name, kind, count, us, launches=1):
-    return {"name": name, "kind": kind, "count": count, "launches_each": launches, "seconds": us * count * 1e-6}
+def predicted(name, kind, us):
+    return {"name": name, "kind": kind, "count": 2, "seconds": us * 1e-6}
+
+
+def measured(name, kind, us, nodes, bytes=0):
+    return {"name": name, "kind": kind, "count": 2, "nodes": nodes, "seconds": us * 1e-6, "bytes": bytes, "flops": 0}
+
+
+class Lines:
+    def __init__(self):
+        self.lines = {}
+
+    def add(self, what, passed, **facts):
+        self.lines[what] = {key: round(value, 9) for key, value in facts.items()}
 
 
 class Predictions(unittest.TestCase):
-    KERNELS = [predicted("embed", "embedding", 1, 0.1, 0), predicted("qkv", "matmul", 2, 2.0, 2), predicted("attention", "attention", 2, 4.0),
-               predicted("head", "matmul", 1, 10.0), predicted("choice", "choice", 1, 1.0, 2)]  # fmt: skip
+    KERNELS = [predicted("embed", "embedding", 0.1), predicted("qkv", "matmul", 4.0), predicted("qkv", "norm", 0),
+               predicted("next_token", "choice", 1.0)]  # fmt: skip
+    OPERATIONS = [measured("embed", "embedding", 0, 0), measured("qkv", "matmul", 6.0, 4, 3000), measured("next_token", "choice", 1.5, 2)]
 
-    @staticmethod
-    def step(extra=()):
-        names = [("order_inputs", 0.5), ("ordered_codes<Bfloat16, 0>", 1.5), ("attend_step<64>", 6.0), ("merge_step_chunks", 2.0),
-                 ("ordered_codes<Bfloat16, 0>", 4.0), ("attend_step<64>", 8.0), *extra, ("coded_int8<1>", 20.0),
-                 ("best_keys", 1.0), ("next_token", 0.5)]  # fmt: skip
-        return [(name, 8, 60, us) for name, us in names]
+    def test_stand_beside_the_operations_that_have_nodes(self):
+        rows = gpu_check_predicted.compared(self.OPERATIONS, self.KERNELS)
+        self.assertEqual([(row["name"], row["nodes"], round(row["predicted us"], 9), round(row["measured / predicted"], 9)) for row in rows],
+                         [("qkv", 4, 4.0, 1.5), ("next_token", 2, 1.0, 1.5)])  # fmt: skip
+        self.assertNotIn("predicted us", gpu_check_predicted.compared(self.OPERATIONS, None)[0])
 
-    def test_stand_beside_operations_in_the_order_of_a_step(self):
-        self.assertEqual(gpu_check_predicted.compared([self.step(), self.step()], self.KERNELS),
-                         {"qkv": (2, 3.0, 2.0), "attention": (2, 8.0, 4.0), "head": (1, 20.0, 10.0), "choice": (1, 1.5, 1.0)})  # fmt: skip
-
-    def test_are_left_out_where_the_step_has_other_operations(self):
-        self.assertIsNone(gpu_check_predicted.compared([self.step([("attend_step<64>", 1.0)])], self.KERNELS))
+    def test_stand_beside_whole_steps(self):
+        report = Lines()
+        profile = {"operations": self.OPERATIONS, "step_s": 10.2e-6}
+        gpu_check_predicted.add_nodes(report, "1b nf4", profile, self.KERNELS, {"memory_read_gb_per_s": 2.0})
+        self.assertEqual(report.lines, {
+            "1b nf4 qkv": {"count": 2, "nodes": 4, "us": 6.0, "predicted us": 4.0, "measured / predicted": 1.5, "GB/s": 0.5,
+                           "% of read rate": 25.0},
+            "1b nf4 next_token": {"count": 2, "nodes": 2, "us": 1.5, "predicted us": 1.0, "measured / predicted": 1.5, "GB/s": 0,
+                                  "% of read rate": 0},
+            "1b nf4, a step": {"nodes": 6, "us": 10.2, "us of nodes": 7.5, "predicted us": 5.1, "measured / predicted": 2.0}})  # fmt: skip
+        report = Lines()
+        gpu_check_predicted.add_nodes(report, "demo", profile, None, None)
+        self.assertEqual(report.lines["demo, a step"], {"nodes": 6, "us": 10.2, "us of nodes": 7.5})
 
     def test_are_asked_for_by_the_name_of_the_gpu(self):
         self.assertEqual(gpu_check_predicted.gpu_of("NVIDIA H100 PCIe"), "h100-pcie")

@@ -1,7 +1,6 @@
 // What a device offers: it packs a model's weights, keeps keys and values, runs the plan, and tells the time.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "assay/backend/constants.h"
 #include "assay/backend/head.h"
 #include "assay/backend/memory.h"
+#include "assay/backend/step_profile.h"
 #include "assay/base/cpu.h"
 #include "assay/base/device.h"
 #include "assay/base/token_id.h"
@@ -98,18 +98,6 @@ struct DeviceRates {
   double bytes_per_second = 0, operations_per_second = 0;  // 0 = not known
 };
 
-// Where the time of steps went, by what the operations were for.
-struct StepProfile {
-  struct Part {
-    Seconds time;     // by the wall clock
-    Seconds waiting;  // the part of it that a thread spent without work, in the mean
-  };
-  std::array<Part, kOpClasses> parts{};  // by Phase
-  // By operation of the plan and then the LM head, each over all steps, where the device times them one by
-  // one; else empty.
-  std::vector<Seconds> operations;
-};
-
 // A point on the device's own time line.
 struct Event {
   std::uint64_t id = 0;
@@ -169,6 +157,11 @@ class Program {
   // While a profile is taken, every operation is timed on its own: some clock readings per step.
   virtual void begin_profile() {}
   virtual StepProfile end_profile() { return {}; }
+  // Where the device replays greedy steps as a graph: that of a batch as run_greedily() has it, by
+  // differences of graphs. Takes a second or so. The sequences stay as they were; hidden states do not.
+  virtual std::optional<GraphProfile> profile_graph(const Batch& /*batch*/, KvCache& /*cache*/) {
+    return std::nullopt;
+  }
 };
 
 struct BackendOptions {

@@ -65,11 +65,14 @@ class ProfiledSteps {
   }
 
   OrderedJson profile() {
-    if (new_tokens_ > 0) step();
+    if (new_tokens_ > 0) {
+      step();
+      if (const auto graph = program_.profile_graph(next_batch(), *cache_)) return of_graph(*graph);
+    }
     program_.begin_profile();
     for (std::int64_t i = 0; i < steps(); ++i) step();
     const StepProfile profile = program_.end_profile();
-    return {{"ok", true}, {"operations", operations_of(profile)}, {"phases", phases_of(profile)}};
+    return {{"ok", true}, {"operations", operations_of(profile)}, {"phases", phases_of(profile, steps())}};
   }
 
  private:
@@ -86,6 +89,61 @@ class ProfiledSteps {
     for (std::size_t i = 0; i < items_.size(); ++i) tokens_[i].assign(1, next_[i]);
   }
 
+  Batch next_batch() const {
+    Batch batch;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      const auto row = static_cast<std::int64_t>(i);
+      batch.ids.push_back(next_[i]);
+      batch.positions.push_back(static_cast<std::int32_t>(cache_->length(items_[i].sequence)));
+      batch.sequences.push_back({.sequence = items_[i].sequence, .first_row = row, .rows = 1});
+    }
+    return batch;
+  }
+
+  // The step behind the prefill, as the device replays it.
+  OrderedJson of_graph(const GraphProfile& graph) const {
+    const Plan& plan = program_.plan();
+    StepProfile phases;
+    const auto add = [&](OpClass phase, Seconds time) {
+      Seconds& to = phases.parts[static_cast<std::size_t>(phase)].time;
+      to = to + time;
+    };
+    for (std::size_t i = 0; i < plan.ops.size(); ++i) add(plan.ops[i].phase, graph.operations[i].time);
+    add(OpClass::head, graph.operations.back().time + graph.choice.time);
+    OrderedJson operations = OrderedJson::array();
+    if (items_.size() == 1) {
+      for (const OperationGroup& group : operation_groups(plan, 1, past_, 1)) {
+        GraphProfile::Part all;
+        for (const std::size_t i : group.operations) {
+          all.nodes += graph.operations[i].nodes;
+          all.time = all.time + graph.operations[i].time;
+        }
+        operations.push_back(operation(group, all.time.value));
+        operations.back()["nodes"] = all.nodes;
+      }
+      operations.push_back({{"name", "next_token"},
+                            {"kind", "choice"},
+                            {"count", 1},
+                            {"seconds", graph.choice.time.value},
+                            {"bytes", 0},
+                            {"flops", 0},
+                            {"nodes", graph.choice.nodes}});
+    }
+    return {{"ok", true},
+            {"operations", operations},
+            {"phases", phases_of(phases, 1)},
+            {"step_s", graph.step.value}};
+  }
+
+  static OrderedJson operation(const OperationGroup& group, double seconds) {
+    return {{"name", group.name},
+            {"kind", group.kind},
+            {"count", group.operations.size()},
+            {"seconds", seconds},
+            {"bytes", (group.cost.weight_bytes + group.cost.kv_bytes).value},
+            {"flops", group.cost.flops.value}};
+  }
+
   // Where the device times each operation by itself, what each kind took of a step with one sequence, beside
   // what it must read and compute.
   OrderedJson operations_of(const StepProfile& profile) const {
@@ -95,23 +153,18 @@ class ProfiledSteps {
     for (const OperationGroup& group : operation_groups(program_.plan(), rows, past, 1)) {
       double seconds = 0;
       for (const std::size_t i : group.operations) seconds += profile.operations[i].value;
-      operations.push_back({{"name", group.name},
-                            {"kind", group.kind},
-                            {"count", group.operations.size()},
-                            {"seconds", seconds / static_cast<double>(steps())},
-                            {"bytes", (group.cost.weight_bytes + group.cost.kv_bytes).value},
-                            {"flops", group.cost.flops.value}});
+      operations.push_back(operation(group, seconds / static_cast<double>(steps())));
     }
     return operations;
   }
 
   // What each phase took of a step, and how long a thread waited in it, in the mean.
-  OrderedJson phases_of(const StepProfile& profile) const {
+  static OrderedJson phases_of(const StepProfile& profile, std::int64_t steps) {
     OrderedJson phases = OrderedJson::array();
     for (std::size_t i = 0; i < profile.parts.size(); ++i)
       phases.push_back({{"name", name_of(static_cast<OpClass>(i))},
-                        {"seconds", profile.parts[i].time.value / static_cast<double>(steps())},
-                        {"waiting_s", profile.parts[i].waiting.value / static_cast<double>(steps())}});
+                        {"seconds", profile.parts[i].time.value / static_cast<double>(steps)},
+                        {"waiting_s", profile.parts[i].waiting.value / static_cast<double>(steps)}});
     return phases;
   }
 

@@ -20,12 +20,16 @@
 //   prefill    ids                                               seconds, next
 //   decode     ids, new_tokens                                   seconds, step_s, ids, joules (GPU)
 //   logits     ids                                               logits
-//   profile    ids, new_tokens (0: the prefill)                  phases, operations
+//   profile    ids, new_tokens (0: the prefill)                  phases, operations, step_s (GPU)
 //   roofline   working_set_bytes                                 read_bytes_per_s, operations_per_s
 //   quit                                                         none: the worker ends
 //
 // "diverge" compares the models of other keys with that of its own, the baseline: its answer has an array for
 // each number of a token (divergence_json.h), and a failure in place of them for a candidate that has one.
+//
+// "profile" times decode steps on a GPU as the nodes of their graph (Program::profile_graph), that of the
+// first new token alone; then each operation has "nodes", and "step_s" is the whole graph's time. Elsewhere,
+// and for a prefill, it means the new tokens' steps, timed by clocks or events between operations.
 //
 // "prepare" may come before a load of the same configuration, which then takes less: it makes the GPU's
 // context and loads the kernels. On a CPU it does nothing.

@@ -24,6 +24,7 @@ struct CudaOptions {
   std::optional<GemmKernel> forced_gemm = {};  // with CudaGemm::automatic: in place of its choice
   Tune tune = Tune::off;                       // Program::tune()
   cuda::LaunchTimer* timer = nullptr;          // in place of the device's own times
+  int graph_rounds = 7;                        // replays of each graph of Program::profile_graph()
 };
 
 // Throws Error in one sentence for a program built without CUDA, no driver, one that is too old, no GPU, or

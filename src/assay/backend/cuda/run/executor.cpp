@@ -136,8 +136,10 @@ void CudaProgram::run(const Batch& batch, KvCache& cache) {
 
 void CudaProgram::run_ops(Step& step, std::size_t first) {
   begin_marks();
+  begins(plan_.ops.size() + 1);
   gather_rotary_tables(step.rows);
   for (std::size_t i = first; i < plan_.ops.size() && step.rows > 0; ++i) {
+    begins(i);
     run_op(i, step);
     mark(plan_.ops[i].phase, i);
   }

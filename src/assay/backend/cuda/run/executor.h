@@ -65,6 +65,7 @@ class CudaProgram : public Program, public HeldLogits {
   void tune() override;
   void begin_profile() override;
   StepProfile end_profile() override { return std::exchange(profile_, std::nullopt).value_or(StepProfile{}); }
+  std::optional<GraphProfile> profile_graph(const Batch& batch, KvCache& cache) override;
 
  private:
   // Places of the rows that a step computes, which become fewer at the last attention.
@@ -153,6 +154,7 @@ class CudaProgram : public Program, public HeldLogits {
               std::span<RowSlice> out) override;
   void begin_marks();
   void mark(OpClass phase, std::size_t op);
+  void begins(std::size_t part);  // an operation, the LM head, or what chooses the next token
   void add_marks();
   template <typename T>
   void upload(DevicePointer<T> to, std::span<const T> from) {
@@ -175,14 +177,14 @@ class CudaProgram : public Program, public HeldLogits {
   std::shared_ptr<PagePool> pages_;
   InputObserver observer_;
 
-  std::vector<std::int64_t>
-      kept_;  // rows of the batch that go on behind the last attention, where some do not
+  std::vector<std::int64_t> kept_;  // rows that go on behind the last attention, where some do not
   HiddenRows hidden_;
   std::int64_t held_ = 0;  // rows whose logits hold() has left
 
   std::vector<PagePool::Page> put_pages_;  // what the device's table of pages holds
   std::map<GraphKey, std::unique_ptr<Graph>> graphs_;
   bool is_recording_ = false;
+  class StepRecorder* recorder_ = nullptr;  // while a step is recorded for the times of its nodes
 
   struct Mark {
     OpClass phase{};  // the class of what ran since the mark before; of the first nothing did

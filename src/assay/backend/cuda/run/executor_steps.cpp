@@ -89,9 +89,11 @@ void CudaProgram::choose_next(std::int64_t rows) {
   const auto keys = work_.at<std::uint64_t>(layout.best_keys_at);
   for (std::int64_t first = 0; first < rows; first += kHeadRows) {
     const std::int64_t count = std::min(kHeadRows, rows - first);
+    begins(plan_.ops.size());
     run_head(rows <= kFewRows ? DevicePointer<std::int32_t>()
                               : work_.at<std::int32_t>(layout.every_row_at) + first,
              count);
+    begins(plan_.ops.size() + 2);
     cuda::run(*runtime_, BestKeyArgs{.x = logits.data,
                                      .x_stride = logits.stride,
                                      .rows = count,
