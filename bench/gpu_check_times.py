@@ -127,7 +127,7 @@ def check_nodes(options, report, limit):
         return report.skip("nodes", "there is no GPU")
     file = options.out / "device.json"
     device = json.loads(file.read_text()) if file.exists() else None
-    gpu = gpu_of(device["device"]) if device else None
+    gpu = gpu_of(device["name"]) if device else None
     if not gpu:
         report.skip("predictions of nodes", "the stage `device` did not run, or `inspect --gpu` does not know this GPU")
     shapes = list(shapes_of(options))

@@ -37,8 +37,11 @@ void expand_all(Expanded a) {
     }
 }
 
+// A kernel of the test's own, which is compiled for the emulation alone: a GPU's are tested by their
+// products.
 class CudaCodeOperands : public CudaKernels {
  protected:
+  CudaCodeOperands() : CudaKernels(make_emulated_runtime()) {}
   template <typename Type, CodesBy By>
   void expect_book(const std::array<float, 16>& codebook, const char* name) {
     SCOPED_TRACE(name);

@@ -22,7 +22,7 @@ EmulatedDevice small_device() {
 
 class CudaNeighbours : public CudaKernels {
  protected:
-  CudaNeighbours() : CudaKernels(small_device()) {}
+  CudaNeighbours() : CudaKernels(make_test_runtime(small_device())) {}
 
   // One for each kernel.
   static std::vector<Way> ordered_ways() {

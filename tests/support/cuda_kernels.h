@@ -135,7 +135,8 @@ inline Matrix put_matrix(DeviceMemory& memory, const TestMatrix& m) {
 
 class CudaKernels : public testing::Test {
  protected:
-  explicit CudaKernels(const EmulatedDevice& device = {}) : runtime_(make_test_runtime(device)) {}
+  explicit CudaKernels(std::unique_ptr<Runtime> runtime = make_test_runtime())
+      : runtime_(std::move(runtime)) {}
   Matrix put(const TestMatrix& m) { return put_matrix(memory_, m); }
   template <typename T>
   DevicePointer<T> put(const std::vector<T>& values) {

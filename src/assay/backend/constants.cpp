@@ -20,7 +20,7 @@ std::string text_of(const WeightFetch& fetch) {
 }
 
 std::string text_of(const KernelConstants& constants) {
-  return fmt::format("weights {}, GGUF's {}; {} rows a share", text_of(constants.fetch),
+  return fmt::format("weights {}; GGUF's {}; {} rows a share", text_of(constants.fetch),
                      text_of(constants.grouped_fetch), constants.share_rows);
 }
 

@@ -33,7 +33,7 @@ KernelConstants usual_constants();
 
 // "1536 bytes ahead into the second-level cache"
 std::string text_of(const WeightFetch& fetch);
-// "weights 1536 bytes ahead into the second-level cache, GGUF's 4096 bytes ahead into the nearest cache; 256
+// "weights 1536 bytes ahead into the second-level cache; GGUF's 4096 bytes ahead into the nearest cache; 256
 // rows a share"
 std::string text_of(const KernelConstants& constants);
 
