@@ -135,8 +135,7 @@ inline Matrix put_matrix(DeviceMemory& memory, const TestMatrix& m) {
 
 class CudaKernels : public testing::Test {
  protected:
-  explicit CudaKernels(std::unique_ptr<Runtime> runtime = make_test_runtime())
-      : runtime_(std::move(runtime)) {}
+  explicit CudaKernels(std::unique_ptr<Runtime> own = make_test_runtime()) : runtime_(std::move(own)) {}
   Matrix put(const TestMatrix& m) { return put_matrix(memory_, m); }
   template <typename T>
   DevicePointer<T> put(const std::vector<T>& values) {
