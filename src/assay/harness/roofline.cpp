@@ -171,7 +171,8 @@ Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::option
 }
 
 Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
-  if (pool_ == nullptr) return device_peaks(backend_, working_set, precision_, each);
+  // A device's events resolve a microsecond, and each run of a case waits for this.
+  if (pool_ == nullptr) return device_peaks(backend_, working_set, precision_, {each.value / 2});
   Peaks peaks = host_peaks(probe_for(working_set), *pool_, product_, each);
   if (pool_->size() > 1) peaks.round_trip = phase_round_trip(*pool_, {0.001});
   return peaks;

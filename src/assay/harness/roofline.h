@@ -64,8 +64,8 @@ class Roofline {
     double seconds(const Cost& cost) const;
     bool is_memory_bound(const Cost& cost) const;
   };
-  // Takes about twice `each`. `working_set`: the bytes that a step reads; a probe reads about as many (within
-  // an eighth of an octave), 1 GiB at most.
+  // Takes two to three times `each`. `working_set`: the bytes that a step reads; a probe
+  // reads about as many (within an eighth of an octave), 1 GiB at most.
   Peaks measure(Bytes working_set, Seconds each = {0.008});
   Bytes held() const;  // by the probes' buffers
 

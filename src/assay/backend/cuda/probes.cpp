@@ -1,6 +1,7 @@
 #include "assay/backend/cuda/probes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/backend/cuda/kernels/step_kernels.h"
@@ -79,11 +80,16 @@ Seconds Probes::time_of(const std::function<void()>& work) {
 
 double Probes::seconds_each(Seconds each, const std::function<void(std::int64_t)>& work) {
   constexpr std::int64_t kMaxRounds = std::int64_t{1} << 40;
-  work(1);  // kernels are loaded when they first run
-  for (std::int64_t rounds = 1;; rounds = std::min(kMaxRounds, rounds * 4)) {
+  constexpr double kLeastGrowth = 2, kMostGrowth = 64;  // few rounds are mostly the launch
+  work(1);                                              // kernels are loaded when they first run
+  for (std::int64_t rounds = 1;;) {
     const double seconds = time_of([&] { work(rounds); }).value;
-    if (seconds < each.value && rounds < kMaxRounds) continue;
-    return std::min(seconds, time_of([&] { work(rounds); }).value) / static_cast<double>(rounds);
+    if (seconds >= each.value || rounds >= kMaxRounds)
+      return std::min(seconds, time_of([&] { work(rounds); }).value) / static_cast<double>(rounds);
+    const double wanted = seconds > 0 ? 1.1 * each.value / seconds : kMostGrowth;
+    rounds = std::min(kMaxRounds,
+                      static_cast<std::int64_t>(std::ceil(static_cast<double>(rounds) *
+                                                          std::clamp(wanted, kLeastGrowth, kMostGrowth))));
   }
 }
 
