@@ -24,16 +24,18 @@ constexpr const char* kPublished = "data sheet, and the shares of it that an NVI
 // What an H200 reached of the data sheet it shares with an H100 (mma.sync 554 of 989, multiply-adds 47 of 67
 // TFLOP/s), where nothing was measured.
 constexpr double kOfPeak = 0.56, kOfFloat32 = 0.7;
-// The H200's are those of `assay machine` there. Reading of the others is what is published of them, their
-// nodes are those of the H200 with and without programmatic launch.
+// The H200's are those of `assay machine` there; its node is what a node of a decode step took beyond its
+// bytes, in bfloat16, by differences of graphs (1.6 to 3.2 us, 124M and 1.1B): an empty one takes 0.4, the
+// rest is the wait for the node in front, the first loads and the last sums. Reading of the others is what is
+// published of them, their nodes are those of the H200, an A100's without programmatic launch.
 constexpr KnownGpu kGpus[] = {
     {"a100", kPublished, 1.75e12, 0, 40 << 20, kOfPeak * 312e12, kOfPeak * 624e12, kOfPeak * 156e12,
-     kOfFloat32 * 19.5e12, 0.95e-6},
+     kOfFloat32 * 19.5e12, 2.9e-6},
     {"h100-pcie", kPublished, 2.02e12, 0, 50 << 20, kOfPeak * 756e12, kOfPeak * 1513e12, kOfPeak * 378e12,
-     kOfFloat32 * 51e12, 0.5e-6},
+     kOfFloat32 * 51e12, 2.4e-6},
     {"h100", kPublished, 3.05e12, 0, 50 << 20, kOfPeak * 989e12, kOfPeak * 1979e12, kOfPeak * 495e12,
-     kOfFloat32 * 67e12, 0.5e-6},
-    {"h200", kMeasured, 4.53e12, 12.3e12, 50 << 20, 554e12, 1090e12, 277e12, 47e12, 0.5e-6},
+     kOfFloat32 * 67e12, 2.4e-6},
+    {"h200", kMeasured, 4.53e12, 12.3e12, 50 << 20, 554e12, 1090e12, 277e12, 47e12, 2.4e-6},
 };
 
 const KnownGpu& known_gpu(const std::string& name) {

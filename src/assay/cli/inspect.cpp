@@ -267,9 +267,15 @@ std::string tensor_lines(const nlohmann::ordered_json& tensors) {
 nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec& spec,
                                      const std::optional<Precision>& stored) {
   const Device gpu{Device::Kind::cuda, 0};
-  const ResolvedDtype resolved = stored                ? resolved_as(*stored)
-                                 : flags.config.recipe ? resolved_as(precision_of(*flags.config.recipe))
-                                                       : resolve_dtype(flags.precision, gpu);
+  ResolvedDtype resolved = stored                ? resolved_as(*stored)
+                           : flags.config.recipe ? resolved_as(precision_of(*flags.config.recipe))
+                                                 : resolve_dtype(flags.precision, gpu);
+  // What is not quantized is float16 on a GPU where nothing else is asked for.
+  if (resolved.precision.is_quantized()) {
+    const DType dtype = flags.config.dtype.value_or(DType::f16);
+    dtype == DType::f16 ? use_float16(resolved.precision) : set_dtype(resolved.precision, dtype);
+    resolved.label += fmt::format(", dtype {}", name_of(dtype));
+  }
   nlohmann::ordered_json json = gpu_prediction_json(plan_forward(spec, resolved.precision), flags.step);
   json["precision"] = resolved.label;
   return json;
