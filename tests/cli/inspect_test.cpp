@@ -157,7 +157,7 @@ TEST(CliInspect, PredictsNoKernelForWhatAMultiplicationMakesItself) {
     SCOPED_TRACE(kind);
     EXPECT_EQ(launches("bfloat16", "64", kind), 0);
     EXPECT_EQ(launches("bfloat16", "65", kind), 1);
-    EXPECT_EQ(launches("nf4", "32", kind), 0);  // beside float16, as a GPU has it
+    EXPECT_EQ(launches("nf4", "4", kind), 0);  // beside float16, as a GPU has it
     EXPECT_EQ(launches("nf4", "65", kind), 1);
     // Gates beside int8 belong to the multiplication in front, where they fill its strips, which these do
     // not.
