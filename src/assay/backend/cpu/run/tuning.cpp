@@ -9,6 +9,7 @@
 #include <new>
 #include <numeric>
 
+#include "assay/backend/common/median.h"
 #include "assay/backend/cpu/run/linear.h"
 #include "assay/base/cpu.h"
 #include "assay/base/error.h"
@@ -153,12 +154,6 @@ Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -249,14 +244,14 @@ std::vector<KernelConstants> candidates_of(Choice choice, const KernelConstants&
 double least_gain_over(const CandidateTimes& first, const CandidateTimes& other) {
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t format = 0; format < first.size(); ++format)
-    least = std::min(least, median(first[format]) / median(other[format]));
+    least = std::min(least, median_of(first[format]) / median_of(other[format]));
   return least;
 }
 
 double gain_over(const CandidateTimes& first, const CandidateTimes& other) {
   double logarithms = 0;
   for (std::size_t format = 0; format < first.size(); ++format) {
-    const double gain = median(first[format]) / median(other[format]);
+    const double gain = median_of(first[format]) / median_of(other[format]);
     logarithms += std::log(gain);
   }
   return std::exp(logarithms / static_cast<double>(first.size()));

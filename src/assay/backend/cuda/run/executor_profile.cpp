@@ -1,7 +1,7 @@
 // What the nodes of a greedy step take in its graph.
-#include <algorithm>
 #include <utility>
 
+#include "assay/backend/common/median.h"
 #include "assay/backend/cuda/run/executor.h"
 #include "assay/backend/cuda/run/node_times.h"
 #include "assay/backend/cuda/run/recording.h"
@@ -37,12 +37,6 @@ class GrownSequences {
   const Batch& batch_;
   std::vector<std::int64_t> lengths_;
 };
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // A step's graph beside others of the same step with more launches.
 class StepGraphs {

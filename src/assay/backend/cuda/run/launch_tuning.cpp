@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "assay/backend/common/median.h"
 #include "assay/backend/cuda/run/recording.h"
 #include "assay/base/error.h"
 
@@ -58,10 +59,7 @@ struct Candidate {
 
   double median() const {
     if (has_failed || times.empty()) return std::numeric_limits<double>::infinity();
-    std::vector<double> sorted = times;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    return *middle;
+    return median_of(times);
   }
 };
 

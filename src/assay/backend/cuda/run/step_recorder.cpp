@@ -14,12 +14,12 @@ constexpr char kCopy = 'c', kFill = 'f', kProduct = 'p';
 }  // namespace
 
 void StepRecorder::make(const void* kernel, const LaunchShape& shape, std::function<void(Runtime&)> launch) {
-  launch(*inner_);
+  launch(behind());
   if (!is_recording_) return;
   if (!has_recorded_)
     launches_.push_back({.part = part_, .kernel = kernel, .shape = shape, .again = std::move(launch)});
   for (const Repeat& repeat : repeats_)
-    if (has_recorded_ && repeat.behind == made_) launches_.at(repeat.launch).again(*inner_);
+    if (has_recorded_ && repeat.behind == made_) launches_.at(repeat.launch).again(behind());
   ++made_;
 }
 
@@ -41,7 +41,7 @@ void StepRecorder::fill(DevicePointer<std::byte> to, std::uint8_t value, std::in
 }
 
 GemmLibrary& StepRecorder::gemm_library() {
-  inner_->gemm_library();  // throws where there is none
+  behind().gemm_library();  // throws where there is none
   return *this;
 }
 
@@ -50,14 +50,14 @@ void StepRecorder::multiply(const GemmProblem& problem) {
 }
 
 void StepRecorder::begin_capture() {
-  inner_->begin_capture();
+  behind().begin_capture();
   is_recording_ = true;
   made_ = 0;
 }
 
 std::unique_ptr<Graph> StepRecorder::end_capture() {
   is_recording_ = false;
-  std::unique_ptr<Graph> graph = inner_->end_capture();
+  std::unique_ptr<Graph> graph = behind().end_capture();
   if (made_ != launches_.size()) throw std::logic_error("a step was recorded again with other launches");
   has_recorded_ = true;
   return graph;

@@ -6,14 +6,14 @@
 #include <memory>
 #include <vector>
 
+#include "assay/backend/cuda/forwarding_runtime.h"
 #include "assay/backend/cuda/run/gemm_library.h"
-#include "assay/backend/cuda/runtime.h"
 
 namespace assay::cuda {
 
 // In front of another runtime, to which everything goes. Its first recording tells which launches a step
 // makes; each later one makes the same, and those that it was told to repeat.
-class StepRecorder final : public Runtime, private GemmLibrary {
+class StepRecorder final : public ForwardingRuntime, private GemmLibrary {
  public:
   struct Launch {
     std::size_t part = 0;          // the one that began last
@@ -26,44 +26,26 @@ class StepRecorder final : public Runtime, private GemmLibrary {
     std::size_t behind = 0, launch = 0;
   };
 
-  explicit StepRecorder(std::shared_ptr<Runtime> inner) : inner_(std::move(inner)) {}
+  using ForwardingRuntime::ForwardingRuntime;
   const std::vector<Launch>& launches() const { return launches_; }
   // What is launched from now on belongs to this part.
   void begins(std::size_t part) { part_ = part; }
   // For the recordings to come.
   void repeat(std::vector<Repeat> repeats) { repeats_ = std::move(repeats); }
 
-  const DeviceFacts& facts() const override { return inner_->facts(); }
-  const Kernels& kernels() const override { return inner_->kernels(); }
-  const StepKernels& step_kernels() const override { return inner_->step_kernels(); }
-  DevicePointer<std::byte> allocate(std::int64_t bytes) override { return inner_->allocate(bytes); }
-  void free(DevicePointer<std::byte> memory) override { inner_->free(memory); }
-  MemoryInfo memory_info() override { return inner_->memory_info(); }
-  void reset_peak() override { inner_->reset_peak(); }
-  void upload(DevicePointer<std::byte> to, std::span<const std::byte> from) override {
-    inner_->upload(to, from);
-  }
-  void download(std::span<std::byte> to, DevicePointer<const std::byte> from) override {
-    inner_->download(to, from);
-  }
   void copy(DevicePointer<std::byte> to, DevicePointer<const std::byte> from, std::int64_t bytes) override;
   void fill(DevicePointer<std::byte> to, std::uint8_t value, std::int64_t bytes) override;
   void launch_raw(const char* name, void* entry, Trampoline trampoline, const LaunchShape& shape,
                   const void* args, std::size_t args_bytes) override;
-  void synchronize() override { inner_->synchronize(); }
-  std::uint64_t record() override { return inner_->record(); }
-  Seconds between(std::uint64_t begin, std::uint64_t end) override { return inner_->between(begin, end); }
   GemmLibrary& gemm_library() override;
   void begin_capture() override;
   // Throws std::logic_error where a later recording had other launches than the first.
   std::unique_ptr<Graph> end_capture() override;
-  void replay(Graph& graph) override { inner_->replay(graph); }
 
  private:
   void multiply(const GemmProblem& problem) override;
   void make(const void* kernel, const LaunchShape& shape, std::function<void(Runtime&)> launch);
 
-  std::shared_ptr<Runtime> inner_;
   std::vector<Launch> launches_;
   std::vector<Repeat> repeats_;
   std::size_t part_ = 0, made_ = 0;
