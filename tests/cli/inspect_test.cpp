@@ -157,12 +157,14 @@ TEST(CliInspect, PredictsNoKernelForWhatAMultiplicationMakesItself) {
     SCOPED_TRACE(kind);
     EXPECT_EQ(launches("bfloat16", "64", kind), 0);
     EXPECT_EQ(launches("bfloat16", "65", kind), 1);
-    EXPECT_EQ(launches("nf4", "4", kind), 0);  // beside float16, as a GPU has it
+    EXPECT_EQ(launches("nf4", "4", kind), 0);
     EXPECT_EQ(launches("nf4", "65", kind), 1);
     // Gates beside int8 belong to the multiplication in front, where they fill its strips, which these do
     // not.
     EXPECT_EQ(launches("int8-dynamic", "1", kind), kind == std::string("gate") ? 1 : 0);
   }
+  EXPECT_EQ(launches("nf4", "64", "norm"), 0)
+      << "beside float16, as a GPU has it; beside float32 5 tokens have one";
   EXPECT_EQ(launches("bfloat16", "4", "matmul"), 3);  // the LM head, its inputs in order, and its norm
   EXPECT_EQ(launches("float32", "4", "matmul"), 2);
 }
