@@ -215,6 +215,8 @@ const char* name_of(WarpOperation what) {
       return "a shuffle";
     case WarpOperation::ballot:
       return "a ballot";
+    case WarpOperation::largest:
+      return "the largest of a warp";
     case WarpOperation::mma:
       return "an mma";
     case WarpOperation::matrices:

@@ -34,7 +34,7 @@ namespace assay::cuda::emulation {
 void block_barrier();
 
 // What a lane brings to an operation of its warp; the last to come does the operation for all of them.
-enum class WarpOperation : std::uint8_t { barrier, shuffle, ballot, mma, matrices };
+enum class WarpOperation : std::uint8_t { barrier, shuffle, ballot, largest, mma, matrices };
 using WarpFunction = void (*)(void* const* lanes);  // [32]
 void warp_operation(WarpOperation what, std::uint64_t detail, void* mine, WarpFunction function);
 
@@ -256,6 +256,7 @@ T shuffle_from(T value, int lane) {
   return mine.out;
 }
 std::uint32_t ballot(bool vote);
+std::uint32_t largest_of_warp(std::uint32_t value);
 
 // Four 8 x 8 matrices of 16-bit elements; lane 8 j + r names row r of matrix j, 16 bytes.
 void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element);

@@ -127,6 +127,16 @@ std::uint32_t ballot(bool vote) {
   return mine.all;
 }
 
+std::uint32_t largest_of_warp(std::uint32_t value) {
+  std::uint32_t mine = value;
+  emulation::warp_operation(emulation::WarpOperation::largest, 0, &mine, [](void* const* lanes) {
+    std::uint32_t most = 0;
+    for (int i = 0; i < 32; ++i) most = std::max(most, *static_cast<const std::uint32_t*>(lanes[i]));
+    for (int i = 0; i < 32; ++i) *static_cast<std::uint32_t*>(lanes[i]) = most;
+  });
+  return mine;
+}
+
 void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element) {
   matrices<false>(out, from, element);
 }

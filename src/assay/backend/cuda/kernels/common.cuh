@@ -147,6 +147,47 @@ ASSAY_DEVICE Moments moments_left(const MomentParts& left, std::int64_t row, std
   });
   return moments_of_sums(mean, half_warp_sum(squares), elements, epsilon);
 }
+// Parts that a warp fetches at once, up to 32 * Held: a lane has `Held` of them, and its neighbour of the
+// other half those behind, so that no warp waits for another. In all lanes of a warp.
+template <int Held>
+class PartsOfWarp {
+ public:
+  ASSAY_DEVICE void fetch(const MomentParts& left, std::int32_t n) {
+    const auto from = Global<float>(left.data).as<const Floats2>();
+    const std::int32_t half = thread_index() % kWarp / kPartsApart;
+    parts_ = (n + kPartElements - 1) / kPartElements;
+    own_ = thread_index() % kPartsApart + half * Held * kPartsApart;
+    ASSAY_UNROLL
+    for (int i = 0; i < Held; ++i)
+      if (own_ + i * kPartsApart < parts_)
+        part_[i] = from.template load_written<Floats2>(own_ + i * kPartsApart);
+  }
+  ASSAY_DEVICE Moments merged(std::int32_t n, bool subtracts_mean, float epsilon) const {
+    const float mean = subtracts_mean ? sum_of([](const Floats2& one, std::int32_t) { return one.x; }) /
+                                            static_cast<float>(n)
+                                      : 0.0F;
+    const float squares = sum_of(
+        [&](const Floats2& one, std::int32_t i) { return squares_about(one, elements_of_part(n, i), mean); });
+    return moments_of_sums(mean, squares, n, epsilon);
+  }
+
+ private:
+  template <typename OfPart>
+  ASSAY_DEVICE float sum_of(const OfPart& of_part) const {
+    const auto add = [&](float sum) {
+      ASSAY_UNROLL
+      for (int i = 0; i < Held; ++i)
+        if (own_ + i * kPartsApart < parts_) sum += of_part(part_[i], own_ + i * kPartsApart);
+      return sum;
+    };
+    const float first = add(0), both = add(shuffle_xor(first, kPartsApart)),
+                theirs = shuffle_xor(both, kPartsApart);
+    return half_warp_sum(own_ < Held * kPartsApart ? theirs : both);
+  }
+
+  std::int32_t own_ = 0, parts_ = 0;
+  Floats2 part_[Held];
+};
 // From the row itself, in all threads: up to 256 elements each warp sums for itself, more a block with 256
 // threads together, which takes 16 floats of shared memory.
 ASSAY_DEVICE Moments moments_of(const Global<const float>& x, std::int64_t elements, bool subtracts_mean,

@@ -224,6 +224,16 @@ ASSAY_DEVICE std::uint32_t ballot(bool vote) {
   return __ballot_sync(0xffffffffU, vote);
 }
 
+// The largest of a warp's, in all lanes.
+ASSAY_DEVICE std::uint32_t largest_of_warp(std::uint32_t value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffffU, value);
+#else
+  for (int lanes = 16; lanes > 0; lanes /= 2) value = max(value, shuffle_xor(value, lanes));
+  return value;
+#endif
+}
+
 ASSAY_DEVICE void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from,
                               std::int64_t element) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(&from[element]));

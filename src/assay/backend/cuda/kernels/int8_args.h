@@ -64,6 +64,7 @@ struct LinearInt8Args {
 
 // Both, with the same bits: the rows are quantized and multiplied. Codes lie in order or not as it suits the
 // number of rows; of very few rows every block makes them for itself, and nothing is written of `quantize`.
+// One row has kernels of its own (kernels/coded_row.cuh).
 struct QuantizedLinearArgs {
   QuantizeArgs quantize = {};
   LinearInt8Args linear = {};
@@ -71,8 +72,8 @@ struct QuantizedLinearArgs {
 
 // Up to so many rows a block has all rows of its outputs; with a gate it has twice as many outputs.
 inline constexpr std::int64_t kFewInt8Rows = 64, kFewGatedInt8Rows = 32;
-// Up to so many a block makes the codes itself, of rows that each have their own: with a gate a block has two
-// strips. What blocks read, from the L2 cache, is then 16 MiB at most.
+// Up to so many a block makes the codes itself, of several rows that each have their own: with a gate a block
+// has two strips. What blocks read, from the L2 cache, is then 16 MiB at most.
 inline constexpr std::int64_t kMaxCodedRows = 8, kMaxCodedBytes = std::int64_t{16} << 20;
 constexpr bool makes_codes(std::int64_t rows, std::int64_t inputs, std::int64_t strips) {
   return rows <= kMaxCodedRows && rows * inputs * 4 * strips <= kMaxCodedBytes;
@@ -86,6 +87,28 @@ constexpr std::int64_t codes_stride(std::int64_t inputs) {
 inline constexpr std::int64_t kScalesAt = 8 * 16, kCodedRowsAt = kScalesAt + kMaxCodedRows * 8;
 ASSAY_HOST_DEVICE constexpr std::int64_t coded_row_bytes(std::int64_t inputs) {
   return round_up(inputs, 128) + 64;
+}
+
+// Inputs of one row that the warps of a block hold in registers, of two or three blocks an SM; more are
+// staged in shared memory, and not normed. Ranges of warps lie there, then the codes, two places for sums of
+// each strip, and staged inputs.
+ASSAY_HOST_DEVICE constexpr std::int64_t coded_row_held(bool is_wide) {
+  return is_wide ? 2048 : 4096;
+}
+inline constexpr std::int64_t kCodedRowCodesAt = 8 * 16;
+ASSAY_HOST_DEVICE constexpr std::int64_t coded_row_partial_bytes(std::int64_t strips) {
+  return 2 * strips * 8 * kStrip * 4;
+}
+constexpr std::int64_t coded_row_bytes(std::int64_t inputs, std::int64_t strips, bool is_wide) {
+  const std::int64_t padded = round_up(inputs, 64);
+  return kCodedRowCodesAt + padded + coded_row_partial_bytes(strips) +
+         (padded > coded_row_held(is_wide) ? padded * 4 : 0);
+}
+
+// Whether a product of one row, whose inputs a norm with moments makes or not, makes the codes; of aligned
+// rows that fit shared memory.
+constexpr bool makes_codes_of_row(std::int64_t rows, std::int64_t inputs, bool is_normed) {
+  return rows == 1 && inputs > 0 && (!is_normed || inputs <= coded_row_held(false));
 }
 
 // Shared memory of a block that quantizes one row alone, and where it makes the moments of that row.

@@ -231,6 +231,7 @@ struct Kernels {
   Kernel<QuantizeArgs> mark_outliers, list_outliers, ranges, quantize;
   // Without a gate and with one; of rows that the blocks quantize, or norm and quantize, and of codes.
   Kernel<QuantizedLinearArgs> coded_int8, coded_gated_int8, normed_int8, normed_gated_int8;
+  Kernel<QuantizedLinearArgs> coded_row_int8[2][2][2][2];  // [gated][normed][strips of warps][wide]
   Kernel<LinearInt8Args> ordered_int8[kRowBlocks], gated_int8[kRowBlocks - 1];
   Kernel<QuantizeGroupsArgs> quantize_groups;
   Kernel<LinearInt8ActivationsArgs> linear_int8_activations[kRowBlocks];

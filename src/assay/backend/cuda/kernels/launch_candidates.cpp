@@ -52,6 +52,20 @@ std::vector<LaunchChoice> of_few_rows(const Runtime& runtime, const LinearArgs& 
   return all.choices();
 }
 
+std::vector<LaunchChoice> of_coded_row(const Runtime& runtime, const QuantizedLinearArgs& args) {
+  Candidates all;
+  const auto add = [&](const LaunchChoice& choice) {
+    if (choice.inputs == 0) return all.add(choice, {});
+    if (const auto shape = coded_row_shape(runtime, args, choice))
+      all.add(choice, {1, shape->is_wide, shape->has_own_strips, 0});
+  };
+  add({});
+  for (const std::int8_t sums : {std::int8_t{0}, std::int8_t{1}})
+    for (const std::int8_t loads : {std::int8_t{0}, std::int8_t{1}}) add({.loads = loads, .sums = sums});
+  add({.inputs = 0});
+  return all.choices();
+}
+
 std::vector<LaunchChoice> of_warpgroups(const Runtime& runtime, std::int64_t rows, const Matrix& weight) {
   const int by_rule = warpgroup_shape(rows, weight.outputs, runtime.facts().processors).index;
   std::vector<LaunchChoice> all{{}};
@@ -98,6 +112,7 @@ std::vector<LaunchChoice> candidates_of(const Runtime& runtime, const LinearArgs
 std::vector<LaunchChoice> candidates_of(const Runtime& runtime, const QuantizedLinearArgs& args) {
   const LinearInt8Args& linear = args.linear;
   if (linear.rows == 0 || linear.weight.inputs == 0 || linear.weight.outputs == 0) return {{}};
+  if (coded_row_shape(runtime, args, {})) return of_coded_row(runtime, args);
   if (linear.rows <= kFewInt8Rows) {
     if (!can_make_codes(runtime, args)) return {{}};
     return {{}, {.inputs = static_cast<std::int8_t>(makes_codes_by_rule(args) ? 0 : 1)}};

@@ -20,6 +20,7 @@ constexpr ChoiceField kFields[] = {
     {"inputs", "inputs made", &LaunchChoice::inputs, {"in front", "in each block"}},
     {"codes", "codes", &LaunchChoice::codes, {"by a table", "by a spaced table", "as integers"}},
     {"strips", "strips", &LaunchChoice::strips, {"a block each", "by 1 block an SM", "by 2 blocks an SM"}},
+    {"sums", "sums", &LaunchChoice::sums, {"by a block", "by a warp each"}},
     {"blocks", "blocks", &LaunchChoice::blocks, {"small", "large"}},
     {"ranges", "ranges", &LaunchChoice::ranges, {"in one block", "in a block each"}},
     {"warpgroups", "warpgroup blocks", &LaunchChoice::warpgroups, {"128x256", "128x128", "64x128", "64x64"}},

@@ -1,4 +1,5 @@
 // Which kernels quantize rows and multiply them by an int8 matrix, and the shape of their launches.
+#include <algorithm>
 #include <cmath>
 
 #include "assay/backend/cuda/kernels/kernels.h"
@@ -74,7 +75,36 @@ void run_coded_int8(Runtime& runtime, const QuantizedLinearArgs& args) {
          args);
 }
 
+void run_coded_row(Runtime& runtime, const QuantizedLinearArgs& args, const CodedRowShape& shape) {
+  const bool is_gated = args.linear.to.gated > 0,
+             is_normed = args.quantize.made.kind != FusedPrologue::Kind::none;
+  launch(runtime, runtime.kernels().coded_row_int8[is_gated][is_normed][shape.has_own_strips][shape.is_wide],
+         {.grid_x = shape.blocks, .block = count_of(kThreads), .shared_bytes = shape.shared_bytes}, args);
+}
+
 }  // namespace
+
+// A vocabulary's strips are many enough for all warps to have their own.
+std::optional<CodedRowShape> coded_row_shape(const Runtime& runtime, const QuantizedLinearArgs& args,
+                                             const LaunchChoice& choice) {
+  constexpr std::int64_t kWarps = kThreads / 32;
+  const std::int64_t inputs = args.quantize.inputs, strips = strips_of_blocks(args.linear),
+                     processors = runtime.facts().processors;
+  const bool is_normed = args.quantize.made.kind != FusedPrologue::Kind::none;
+  if (!makes_codes_of_row(args.quantize.rows, inputs, is_normed) || !have_codes_of_their_own(args.quantize))
+    return std::nullopt;
+  const auto chosen = [](std::int8_t choice_of, bool by_rule) {
+    return choice_of == kByRule ? by_rule : choice_of == 1;
+  };
+  CodedRowShape shape{.has_own_strips = chosen(choice.sums, strips >= kWarps * processors)};
+  shape.is_wide = inputs <= coded_row_held(true) &&
+                  chosen(choice.loads, strips > (shape.has_own_strips ? 2 * kWarps : 2) * processors);
+  const std::int64_t blocks = shape.has_own_strips ? (strips + kWarps - 1) / kWarps : strips;
+  shape.blocks = count_of(std::min(blocks, (shape.is_wide ? 3 : 2) * processors));
+  shape.shared_bytes = count_of(coded_row_bytes(inputs, args.linear.to.gated > 0 ? 2 : 1, shape.is_wide));
+  if (shape.shared_bytes > runtime.facts().shared_bytes_per_block) return std::nullopt;
+  return shape;
+}
 
 bool can_make_codes(const Runtime& runtime, const QuantizedLinearArgs& args) {
   return args.quantize.rows <= kMaxCodedRows && have_codes_of_their_own(args.quantize) &&
@@ -124,6 +154,8 @@ void run(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choic
 void run(Runtime& runtime, const QuantizedLinearArgs& args, const LaunchChoice& choice) {
   if (args.linear.rows == 0) return;
   check_gate(args.linear);
+  if (const auto shape = coded_row_shape(runtime, args, choice); shape && choice.inputs != 0)
+    return run_coded_row(runtime, args, *shape);
   if (can_make_codes(runtime, args) &&
       (choice.inputs == kByRule ? makes_codes_by_rule(args) : choice.inputs == 1))
     return run_coded_int8(runtime, args);

@@ -1,6 +1,8 @@
 // How many blocks and threads a launch takes.
 #pragma once
 
+#include <optional>
+
 #include "assay/backend/cuda/kernels/kernels.h"
 
 namespace assay::cuda {
@@ -59,6 +61,15 @@ void run_grouped(Runtime& runtime, const LinearArgs& args);
 // The kernels of many rows, of codes that are not in order; false where they take none of this shape.
 bool run_gemm_int8(Runtime& runtime, const LinearInt8Args& args, const LaunchChoice& choice);
 
+// The kernel of one row, and its blocks: each an SM has two of, or three where they are wide, and takes strip
+// after strip, or each of its warps does. Bits do not depend on it.
+struct CodedRowShape {
+  bool is_wide = false, has_own_strips = false;
+  std::uint32_t blocks = 0, shared_bytes = 0;
+};
+// Nothing where the row, or what is in front of it, takes other kernels.
+std::optional<CodedRowShape> coded_row_shape(const Runtime& runtime, const QuantizedLinearArgs& args,
+                                             const LaunchChoice& choice);
 // Whether blocks can make the codes of the rows themselves; whether they do, where nothing is chosen, is
 // makes_codes().
 bool can_make_codes(const Runtime& runtime, const QuantizedLinearArgs& args);

@@ -181,35 +181,13 @@ class NormedRows {
   // Four inputs each; a lane has so many on their way at once.
   static constexpr std::int32_t kVectors = 2, kVectorsOfUnit = kUnitInputs / 4, kPartsOfLane = 4;
 
-  // One row of whole parts, of which a lane fetches four at once and its neighbour of the other half the
-  // four behind them, so that no warp waits for another.
+  // One row of whole parts.
   ASSAY_DEVICE void make_one() {
-    const auto left = Global<float>(a_.made.moments.data).as<const Floats2>();
-    const std::int32_t n = inputs_of(a_), parts = n / kPartElements,
-                       half = thread_index() % kWarp / kPartsApart,
-                       own = thread_index() % kPartsApart + half * kPartsOfLane * kPartsApart;
-    Floats2 part[kPartsOfLane];
-    ASSAY_UNROLL
-    for (int i = 0; i < kPartsOfLane; ++i)
-      if (own + i * kPartsApart < parts) part[i] = left.template load_written<Floats2>(own + i * kPartsApart);
+    PartsOfWarp<kPartsOfLane> parts;
+    parts.fetch(a_.made.moments, inputs_of(a_));
     Words4 x[kVectors];
     fetch(x, rows_of(a_), 0, 0);
-    const auto sum_of = [&](const auto& of_part) {
-      const auto add = [&](float sum) {
-        ASSAY_UNROLL
-        for (int i = 0; i < kPartsOfLane; ++i)
-          if (own + i * kPartsApart < parts) sum += of_part(part[i]);
-        return sum;
-      };
-      const float first = add(0), both = add(shuffle_xor(first, kPartsApart)),
-                  theirs = shuffle_xor(both, kPartsApart);
-      return half_warp_sum(half == 0 ? theirs : both);
-    };
-    const float mean = a_.made.subtracts_mean
-                           ? sum_of([](const Floats2& one) { return one.x; }) / static_cast<float>(n)
-                           : 0.0F;
-    const float squares = sum_of([&](const Floats2& one) { return squares_about(one, kPartElements, mean); });
-    put(x, moments_of_sums(mean, squares, n, a_.made.epsilon), 0, 0);
+    put(x, parts.merged(inputs_of(a_), a_.made.subtracts_mean, a_.made.epsilon), 0, 0);
     warp_barrier();
   }
   ASSAY_DEVICE void make_rows() {

@@ -101,6 +101,13 @@ struct RowRange {
       others = fmaf(quad.at[j], 0.0F, others);
     }
   }
+  // That of a warp from those of its lanes. Numbers without a sign are in the order of their bits.
+  ASSAY_DEVICE RowRange of_warp() const {
+    constexpr std::uint32_t kMagnitude = 0x7fffffff;
+    return {-float_of(largest_of_warp(bits_of(low) & kMagnitude)),
+            float_of(largest_of_warp(bits_of(high) & kMagnitude)),
+            ballot(!(others == 0)) != 0 ? not_a_number() : 0.0F};
+  }
   // That of the team from those of its threads; `partial` has an element a warp.
   ASSAY_DEVICE RowRange of_team(const RowTeam& team, const Shared<Floats4>& partial) const {
     const float least = -warp_largest(-low), most = warp_largest(high);

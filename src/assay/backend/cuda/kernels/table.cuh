@@ -5,6 +5,7 @@
 #include "assay/backend/cuda/kernels/attend_step.cuh"
 #include "assay/backend/cuda/kernels/attention.cuh"
 #include "assay/backend/cuda/kernels/attention_tiles.cuh"
+#include "assay/backend/cuda/kernels/coded_row.cuh"
 #include "assay/backend/cuda/kernels/divergence.cuh"
 #include "assay/backend/cuda/kernels/expand.cuh"
 #include "assay/backend/cuda/kernels/gemm.cuh"
@@ -180,7 +181,20 @@ inline void add_warpgroups(WarpgroupKernels& k) {
 #undef ASSAY_FOR_SHAPES
 }
 
+template <bool IsGated, bool AreNormed>
+void add_coded_row(Kernel<QuantizedLinearArgs> (&k)[2][2]) {
+  constexpr int kStrips = IsGated ? 2 : 1;
+  k[0][0] = {"coded_row_int8", device::coded_row_int8<kStrips, AreNormed, false, false>};
+  k[0][1] = {"coded_row_int8<wide>", device::coded_row_int8<kStrips, AreNormed, false, true>};
+  k[1][0] = {"coded_row_int8<strips of warps>", device::coded_row_int8<kStrips, AreNormed, true, false>};
+  k[1][1] = {"coded_row_int8<strips of warps, wide>", device::coded_row_int8<kStrips, AreNormed, true, true>};
+}
+
 inline void add_int8_multiplications(Kernels& k) {
+  add_coded_row<false, false>(k.coded_row_int8[0][0]);
+  add_coded_row<false, true>(k.coded_row_int8[0][1]);
+  add_coded_row<true, false>(k.coded_row_int8[1][0]);
+  add_coded_row<true, true>(k.coded_row_int8[1][1]);
   k.gated_int8[0] = {"gated_int8<8>", device::ordered_int8<1, 2>};
   k.gated_int8[1] = {"gated_int8<16>", device::ordered_int8<2, 2>};
   k.gated_int8[2] = {"gated_int8<32>", device::ordered_int8<4, 2>};

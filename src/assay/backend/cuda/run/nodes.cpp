@@ -30,7 +30,7 @@ class NodeCounter {
   int of_head() const {
     const bool is_normed = rows_ == 1 && !plan_.ops.empty() && around_.leaves_moments.back();
     const int ordered = takes_ordered_inputs(plan_.weight(plan_.head.product.weight)) ? 1 : 0;
-    const int quantized = quantizing(plan_.head.product, false, true);
+    const int quantized = quantizing(plan_.head.product, false, true, is_normed);
     if (is_normed)
       return 1 + (norms_ordered_inputs(plan_.weight(plan_.head.product.weight))
                       ? 0
@@ -52,12 +52,15 @@ class NodeCounter {
       return keys_ > kMergedByStep * kChunkKeys ? 2 : 1;
     return keys_ > kChunkKeys ? 3 : 2;  // store, attend, merge
   }
-  int quantizing(const LinearOp& op, bool has_gate, bool can_norm) const {
+  int quantizing(const LinearOp& op, bool has_gate, bool can_norm, bool is_normed) const {
     const WeightSpec& weight = plan_.weight(op.weight);
     if (!is_int8(weight.format)) return 0;
     const std::int64_t strips = strips_of(weight.rows) / (has_gate ? 2 : 1);
-    if (quantizes_rows_alone(plan_, op))
-      return can_norm && makes_codes(rows_, weight.columns, strips) ? 0 : 1;
+    if (quantizes_rows_alone(plan_, op)) {
+      const bool is_made =
+          makes_codes_of_row(rows_, weight.columns, is_normed) || makes_codes(rows_, weight.columns, strips);
+      return can_norm && is_made ? 0 : 1;
+    }
     return weight.format == formats::kLlmInt8 ? 3 : 2;
   }
   // What rounds, orders or quantizes the inputs of a product.
@@ -65,7 +68,8 @@ class NodeCounter {
     const WeightSpec& weight = plan_.weight(op.weight);
     if (!takes_ordered_inputs(weight)) {
       const bool rounds = rows_ > kFewRows && arithmetic_of(weight) == Arithmetic::tf32;
-      return rounds ? 1 : quantizing(op, has_gate(i), !has_norm(i) || around_.leaves_moments[i - 2]);
+      return rounds ? 1
+                    : quantizing(op, has_gate(i), !has_norm(i) || around_.leaves_moments[i - 2], has_norm(i));
     }
     if (rows_ > kFewRows) return 1;
     const auto& producer = around_.producers[i];
