@@ -218,7 +218,7 @@ class QuantizedMultiplication : public testing::Test {
     Random random;
     WatchedRuntime runtime(device_of(kGpus[2]));
     DeviceMemory memory(runtime);
-    constexpr std::int64_t kInputs = 204, kStride = 256;
+    constexpr std::int64_t kInputs = 208, kStride = 256;
     const TestMatrix m = make_matrix(MatrixFormat::int8, outputs, kInputs, random);
     const auto codes = memory.of<std::int8_t>(at_of(rows * kStride));
     const auto absmax = memory.of<float>(at_of(rows));

@@ -149,5 +149,49 @@ TEST_F(CudaEmulationEarly, CountsWithinALaunchAndBeginsAnew) {
   EXPECT_EQ(memory_.get(counters, 1)[0], 0U);
 }
 
+// Behind a kernel that lets the next one start before it has waited, all may still run from the last on that
+// did not.
+TEST_F(CudaEmulationEarly, ReportsAnEarlyReadOfWhatMayStillRun) {
+  const DevicePointer<float> x = memory_.put(std::vector<float>(32, 1.0F));
+  const auto fault_of = [&](void (*entry)(Floats32)) -> std::string {
+    try {
+      launch(*runtime_, Kernel<Floats32>{"reads", entry}, {.block = 32}, Floats32{x});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto writes = [](Floats32 a) {
+    wait_for_previous();
+    Global<float>(a.x)[thread_index()] = 2;
+  };
+  const auto waits = [](Floats32) { wait_for_previous(); };
+  const auto lets_start = [](Floats32) {
+    let_next_start();
+    wait_for_previous();
+  };
+  const auto reads = [](Floats32 a) {
+    (void)Global<const float>(a.x).load_written<float>(thread_index());
+    wait_for_previous();
+  };
+  const auto reads_and_lets_start = [](Floats32 a) {
+    let_next_start();
+    (void)Global<const float>(a.x).load_written<float>(thread_index());
+    wait_for_previous();
+  };
+  EXPECT_EQ(fault_of(writes), "");
+  EXPECT_EQ(fault_of(waits), "");
+  EXPECT_EQ(fault_of(lets_start), "");
+  EXPECT_EQ(fault_of(lets_start), "");
+  EXPECT_EQ(fault_of(reads), "");  // it waited for what wrote
+  EXPECT_EQ(fault_of(writes), "");
+  EXPECT_EQ(fault_of(lets_start), "");
+  EXPECT_EQ(fault_of(lets_start), "");
+  expect_reported(fault_of(reads), "which a kernel that may still run has written, is read before");
+  EXPECT_EQ(fault_of(writes), "");
+  EXPECT_EQ(fault_of(lets_start), "");
+  expect_reported(fault_of(reads_and_lets_start), "which a kernel that may still run has written");
+}
+
 }  // namespace
 }  // namespace assay::cuda

@@ -144,7 +144,10 @@ class Emulated final : public EmulatedRuntime, private GemmLibrary {
         fault_ = fmt::format("kernel {}: made to fail", name);
         check_alive();
       }
-      if (!overlaps_kernels_) ++emulation::launch_number;  // what is in front has written nothing
+      if (!overlaps_kernels_) {  // what is in front has written nothing
+        ++emulation::launch_number;
+        emulation::lets_next_start = false;
+      }
       emulation::run_launch(
           name, shape, [&] { trampoline(entry, kept.data()); }, true);
     });

@@ -52,7 +52,8 @@ namespace assay::cuda::emulation {
 
 Indices here;
 bool has_waited[1024] = {};
-std::uint32_t launch_number = 0;
+std::uint32_t launch_number = 0, first_running = 0;
+bool lets_next_start = false;
 int products_in_flight[1024] = {};
 std::byte* shared_memory = nullptr;
 
@@ -486,7 +487,10 @@ void wait_for_copies(int groups_left) {
 
 void run_launch(const char* name, const LaunchShape& shape, const std::function<void()>& thread,
                 bool has_to_wait) {
+  // The kernel in front has started the next early, or all in front of it have ended.
+  if (!lets_next_start) first_running = launch_number;
   ++launch_number;
+  lets_next_start = false;
   block.kernel = name;
   block.has_to_wait = has_to_wait;
   block.shape = shape;

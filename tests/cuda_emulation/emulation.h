@@ -84,6 +84,9 @@ inline void warp_barrier() {
 inline void wait_for_previous() {
   emulation::has_waited[emulation::here.thread] = true;
 }
+inline void let_next_start() {
+  emulation::lets_next_start = true;
+}
 
 struct alignas(16) Words4 {
   std::uint32_t word[4];

@@ -63,10 +63,11 @@ void check_early(const Allocation& in, std::uintptr_t at, std::size_t bytes, boo
   if (writes) fail(where + " is written before the kernel in front was waited for, which may still read it");
   for (std::uintptr_t cell = (at - in.begin) / kWrittenCell;
        cell <= (at + bytes - 1 - in.begin) / kWrittenCell; ++cell)
-    if (const std::uint32_t writer = in.writers[cell]; writer != 0 && writer + 1 >= launch_number)
+    if (const std::uint32_t writer = in.writers[cell]; writer != 0 && writer >= first_running)
       fail(where +
-           (writer == launch_number ? ", which this launch writes,"
-                                    : ", which the kernel in front has written,") +
+           (writer == launch_number       ? ", which this launch writes,"
+            : writer + 1 == launch_number ? ", which the kernel in front has written,"
+                                          : ", which a kernel that may still run has written,") +
            " is read before that kernel was waited for");
 }
 

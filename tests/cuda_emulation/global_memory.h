@@ -1,7 +1,8 @@
 // The global memory of the emulated GPU: what is allocated, and which launch wrote what.
 //
-// A kernel starts when every kernel but the one in front of it has ended: before it waits for that one it may
-// read what neither that one nor its own launch has written, and write nothing.
+// A kernel starts when every kernel but the one in front of it has ended; behind one that lets the next start
+// before it waits itself, when every kernel in front of the last that does not. Before it waits it may read
+// what neither those that may still run nor its own launch have written, and write nothing.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,8 @@ struct Indices {
 extern Indices here;                 // that of the thread that runs
 extern bool has_waited[1024];        // one for each thread of the block: for the kernel in front
 extern std::uint32_t launch_number;  // that of the launch that runs
+extern std::uint32_t first_running;  // the first launch that may still run when this one starts
+extern bool lets_next_start;         // what runs has done so
 // Fails for what has to wait for the kernel in front.
 void check_early(const Allocation& in, std::uintptr_t at, std::size_t bytes, bool writes);
 inline void touch(const Allocation& in, std::uintptr_t at, std::size_t bytes, bool writes) {

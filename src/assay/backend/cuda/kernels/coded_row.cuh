@@ -322,6 +322,7 @@ coded_row_int8(QuantizedLinearArgs args) {
                          Strips,
                 kHeld = static_cast<int>(coded_row_held(IsWide)) / (4 * kWarp * kRanges);
   const LinearInt8Args& a = args.linear;
+  if (a.to.lets_next_start) let_next_start();
   const std::int32_t warp = thread_index() / kWarp, lane = thread_index() % kWarp,
                      units = static_cast<std::int32_t>((a.weight.inputs + 63) / 64),
                      first = units * warp / kRanges, end = units * (warp + 1) / kRanges,
@@ -335,17 +336,20 @@ coded_row_int8(QuantizedLinearArgs args) {
   if (strip < strips) weights.fetch_first(strip);
   RowEnd<Strips> own;
   if (ends) IsWide ? own.prefetch(a, strip) : own.fetch(a, strip);
-  CodesOfWarp<kHeld, AreNormed, AreNormed && !IsWide && Strips == 1> made(args.quantize, 64 * first,
-                                                                          64 * end);
+  CodesOfWarp<kHeld, AreNormed, AreNormed && !IsWide && !HaveOwnStrips && Strips == 1> made(
+      args.quantize, 64 * first, 64 * end);
   const bool adds_early = !IsWide && a.to.is_added_to_early;
   if (ends && adds_early) own.fetch_before(a);
   wait_for_previous();
+  if (!IsWide && ends && !adds_early) own.fetch_before(a);
   const std::int64_t codes_at = kCodedRowCodesAt, partial_at = codes_at + std::int64_t{units} * 64;
   const RowScale scale = made.make(shared<std::uint32_t>(codes_at), shared<Floats4>(0),
                                    partial_at + coded_row_partial_bytes(Strips));
   HaveOwnStrips ? barrier() : warp_barrier();
-  if (ends && IsWide) own.fetch(a, strip);
-  if (ends && !adds_early) own.fetch_before(a);
+  if (ends && IsWide) {
+    own.fetch(a, strip);
+    own.fetch_before(a);
+  }
   // Sums of one strip are added while others are made: two places for them.
   const Shared<std::int32_t> partial = shared<std::int32_t>(partial_at);
   constexpr std::int32_t kColumns = static_cast<std::int32_t>(kStrip);

@@ -147,27 +147,25 @@ ASSAY_DEVICE Moments moments_left(const MomentParts& left, std::int64_t row, std
   });
   return moments_of_sums(mean, half_warp_sum(squares), elements, epsilon);
 }
-// Parts that a warp fetches at once, up to 32 * Held: a lane has `Held` of them, and its neighbour of the
-// other half those behind, so that no warp waits for another. In all lanes of a warp.
+// Whole parts that a warp fetches at once, up to 32 * Held: a lane has `Held` of them, and its neighbour of
+// the other half those behind, so that no warp waits for another. In all lanes of a warp.
 template <int Held>
 class PartsOfWarp {
  public:
+  // n: a multiple of kPartElements.
   ASSAY_DEVICE void fetch(const MomentParts& left, std::int32_t n) {
     const auto from = Global<float>(left.data).as<const Floats2>();
-    const std::int32_t half = thread_index() % kWarp / kPartsApart;
-    parts_ = (n + kPartElements - 1) / kPartElements;
-    own_ = thread_index() % kPartsApart + half * Held * kPartsApart;
+    parts_ = n / kPartElements;
+    own_ = thread_index() % kPartsApart + thread_index() % kWarp / kPartsApart * Held * kPartsApart;
     ASSAY_UNROLL
     for (int i = 0; i < Held; ++i)
       if (own_ + i * kPartsApart < parts_)
         part_[i] = from.template load_written<Floats2>(own_ + i * kPartsApart);
   }
   ASSAY_DEVICE Moments merged(std::int32_t n, bool subtracts_mean, float epsilon) const {
-    const float mean = subtracts_mean ? sum_of([](const Floats2& one, std::int32_t) { return one.x; }) /
-                                            static_cast<float>(n)
-                                      : 0.0F;
-    const float squares = sum_of(
-        [&](const Floats2& one, std::int32_t i) { return squares_about(one, elements_of_part(n, i), mean); });
+    const float mean =
+        subtracts_mean ? sum_of([](const Floats2& one) { return one.x; }) / static_cast<float>(n) : 0.0F;
+    const float squares = sum_of([&](const Floats2& one) { return squares_about(one, kPartElements, mean); });
     return moments_of_sums(mean, squares, n, epsilon);
   }
 
@@ -177,7 +175,7 @@ class PartsOfWarp {
     const auto add = [&](float sum) {
       ASSAY_UNROLL
       for (int i = 0; i < Held; ++i)
-        if (own_ + i * kPartsApart < parts_) sum += of_part(part_[i], own_ + i * kPartsApart);
+        if (own_ + i * kPartsApart < parts_) sum += of_part(part_[i]);
       return sum;
     };
     const float first = add(0), both = add(shuffle_xor(first, kPartsApart)),

@@ -64,6 +64,13 @@ ASSAY_DEVICE void wait_for_previous() {
 #endif
 }
 
+// Lets the next kernel start before this one has waited. Kernels back to the last that did not do so may then
+// still run: what they write none may read before it waits (Neighbours::lets_next_start).
+ASSAY_DEVICE void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 struct alignas(16) Words4 {
   std::uint32_t word[4];
 };

@@ -108,7 +108,7 @@ constexpr std::int64_t coded_row_bytes(std::int64_t inputs, std::int64_t strips,
 // Whether a product of one row, whose inputs a norm with moments makes or not, makes the codes; of aligned
 // rows that fit shared memory.
 constexpr bool makes_codes_of_row(std::int64_t rows, std::int64_t inputs, bool is_normed) {
-  return rows == 1 && inputs > 0 && (!is_normed || inputs <= coded_row_held(false));
+  return rows == 1 && inputs > 0 && (!is_normed || (inputs % 16 == 0 && inputs <= coded_row_held(false)));
 }
 
 // Shared memory of a block that quantizes one row alone, and where it makes the moments of that row.

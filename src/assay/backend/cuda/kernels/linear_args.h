@@ -48,7 +48,8 @@ struct Epilogue {
   DevicePointer<const float> bias = {};  // [outputs], or null
   Activation activation = Activation::none;
   bool adds = false;
-  bool is_added_to_early = false;  // the kernel in front does not write what is added to
+  bool is_added_to_early = false;  // no kernel that may still run writes what is added to
+  bool lets_next_start = false;    // before it waits itself; of few rows
   DevicePointer<float> out = {};
   std::int64_t out_stride = 0;
   OrderedRowsOut ordered = {};

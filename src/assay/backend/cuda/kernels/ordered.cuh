@@ -112,6 +112,7 @@ struct HalfUnits {
 template <typename Type, MatrixFormat Format, int Blocks, int Strips, bool AreNormed, bool IsWide>
 ASSAY_KERNEL_OF(kLinearThreads, IsWide ? 3 : 2)
 ordered_halves(OrderedArgs a) {
+  if (a.to.lets_next_start) let_next_start();
   const auto at = OrderedPlace<Strips>::template of<Format>(a, 8 * Blocks);
   HalfUnits<Type, Blocks, Strips, kUnitsAhead<Blocks, Strips, AreNormed, IsWide>, !IsWide> units(at);
   EndInputs early;
@@ -124,6 +125,7 @@ ordered_halves(OrderedArgs a) {
   } else {
     if (Blocks == 1 && Strips == 1 && !IsWide) early.fetch(a, at);
     wait_for_previous();
+    if (Blocks == 1 && Strips == 1 && !IsWide) early.fetch_behind_wait(a, at);
     bool is_staged = false;
     if constexpr (Blocks == 1 && Strips == 1 && !IsWide) {
       is_staged = a.is_staged;

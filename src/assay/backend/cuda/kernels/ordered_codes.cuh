@@ -138,6 +138,7 @@ struct CodeTiles {
 template <typename Type, CodesBy By, bool HasWideGroups, int Blocks, int Strips, bool AreNormed>
 ASSAY_KERNEL_OF(kLinearThreads, Blocks < 8 ? 2 : 1)
 ordered_codes(OrderedArgs a) {
+  if (a.to.lets_next_start) let_next_start();
   using Tiles = CodeTiles<Type, HasWideGroups, Blocks, Strips>;
   auto at = OrderedPlace<Strips>::template of<MatrixFormat::four_bit>(a, 8 * Blocks);
   const auto scales = [&](int strip) { return GroupScales(a.weight, at.distance(a, strip)); };
@@ -177,6 +178,7 @@ ordered_codes(OrderedArgs a) {
   } else {
     if (Blocks == 1 && Strips == 1) early.fetch(a, at);
     wait_for_previous();
+    if (Blocks == 1 && Strips == 1) early.fetch_behind_wait(a, at);
     bool is_staged = false;
     if constexpr (Blocks == 1 && Strips == 1) {
       is_staged = a.is_staged;

@@ -141,6 +141,7 @@ template <typename Type, int Bits, bool HasBook, int Blocks, int Strips>
 ASSAY_KERNEL_OF(kLinearThreads, kGroupedBlocksOfProcessor<Bits, Blocks * Strips>)
 ordered_grouped(OrderedArgs a) {
   using Spans = GroupedSpans<Type, Bits, HasBook, Blocks, Strips>;
+  if (a.to.lets_next_start) let_next_start();
   const auto at = OrderedPlace<Strips>::template of<MatrixFormat::grouped>(a, 8 * Blocks);
   const std::int64_t bytes = grouped_code_bytes(Bits, a.weight.inputs);
   const auto scales_of = [&](int strip) {

@@ -240,6 +240,7 @@ ASSAY_DEVICE void put_sums(const Shared<std::int32_t>& partial, const Int8Place&
 template <int Blocks, int Strips>
 ASSAY_KERNEL_OF(kLinearThreads, Blocks < 8 ? 2 : 1)
 ordered_int8(LinearInt8Args a) {
+  if (a.to.lets_next_start) let_next_start();
   const Int8Place at(a.weight, 8 * Blocks);
   Int8Weights<Strips, kInt8UnitsAhead<Blocks, Strips>> weights(a, at);
   Int8Output<Strips> own(a, at);
@@ -266,6 +267,7 @@ coded_int8(QuantizedLinearArgs args) {
   constexpr int kAhead = Strips == 1 ? 6 : 4, kHeld = (AreNormed ? 4 : 6) / Strips;
   const LinearInt8Args& a = args.linear;
   const QuantizeArgs& from = args.quantize;
+  if (a.to.lets_next_start) let_next_start();
   const Int8Place at(a.weight, 8);
   Int8Weights<Strips, kAhead> weights(a, at);
   Int8Output<Strips> own(a, at);

@@ -289,21 +289,23 @@ class NormedRows {
 };
 
 // What a thread needs at the end of a strip of 8 rows beside their sums: on its way before the kernel in
-// front is waited for, where that does not write it.
+// front is waited for, or right behind that.
 struct EndInputs {
   float bias = 0, before = 0;
   bool has_bias = false, has_before = false;
 
   template <typename Place>
   ASSAY_DEVICE void fetch(const OrderedArgs& a, const Place& at) {
-    const std::int32_t row = at.first_row + thread_index() / static_cast<std::int32_t>(kStrip),
-                       output = at.strip * static_cast<std::int32_t>(kStrip) +
-                                thread_index() % static_cast<std::int32_t>(kStrip);
-    if (row >= a.rows || output >= a.weight.outputs) return;
+    const std::int32_t output = output_of(at);
+    if (row_of(at) >= a.rows || output >= a.weight.outputs) return;
     has_bias = static_cast<bool>(a.to.bias);
     if (has_bias) bias = Global<const float>(a.to.bias).load_written<float>(output);
-    has_before = a.to.is_added_to_early;
-    if (has_before) before = Global<float>(a.to.out).load_written<float>(row * a.to.out_stride + output);
+    if (a.to.is_added_to_early) fetch_before(a, at);
+  }
+  template <typename Place>
+  ASSAY_DEVICE void fetch_behind_wait(const OrderedArgs& a, const Place& at) {
+    if (a.to.adds && !a.to.is_added_to_early && row_of(at) < a.rows && output_of(at) < a.weight.outputs)
+      fetch_before(a, at);
   }
   ASSAY_DEVICE float finish_row(const Epilogue& to, std::int64_t row, std::int64_t output, float sum) const {
     const Global<float> out = Global<float>(to.out) + (row * to.out_stride + output);
@@ -314,6 +316,22 @@ struct EndInputs {
                              : to.adds  ? static_cast<float>(out[0])
                                         : 0.0F;
     return finish(to, row, output, sum, own_bias, own_before);
+  }
+
+ private:
+  template <typename Place>
+  static ASSAY_DEVICE std::int32_t row_of(const Place& at) {
+    return at.first_row + thread_index() / static_cast<std::int32_t>(kStrip);
+  }
+  template <typename Place>
+  static ASSAY_DEVICE std::int32_t output_of(const Place& at) {
+    constexpr auto kColumns = static_cast<std::int32_t>(kStrip);
+    return at.strip * kColumns + thread_index() % kColumns;
+  }
+  template <typename Place>
+  ASSAY_DEVICE void fetch_before(const OrderedArgs& a, const Place& at) {
+    has_before = true;
+    before = Global<float>(a.to.out).load_written<float>(row_of(at) * a.to.out_stride + output_of(at));
   }
 };
 

@@ -111,8 +111,8 @@ class CudaProgram : public Program, public HeldLogits {
     DevicePointer<const std::byte> ordered = {};  // its inputs, where they are in order already
     OrderedRowsOut left = {};
     MomentParts moments = {};
-    const GatedOp* gate = nullptr;  // that it computes too
-    bool adds_early = false;        // to what the kernel in front does not write
+    const GatedOp* gate = nullptr;                     // that it computes too
+    bool adds_early = false, lets_next_start = false;  // as Neighbours has them
   };
   Around around(const LinearOp& op, std::size_t index, std::int64_t rows) const;
   void multiply(const LinearOp& op, const OpConstants& constants, std::int64_t rows, const Around& around);

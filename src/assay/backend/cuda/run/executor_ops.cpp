@@ -87,6 +87,7 @@ CudaProgram::Product CudaProgram::product_of(const LinearOp& op, const OpConstan
               .activation = around.gate != nullptr ? around.gate->activation : op.activation,
               .adds = op.adds_to_output,
               .is_added_to_early = around.adds_early,
+              .lets_next_start = around.lets_next_start,
               .out = around.out.data,
               .out_stride = around.out.stride,
               .ordered = around.left,
@@ -131,7 +132,8 @@ CudaProgram::Around CudaProgram::around(const LinearOp& op, std::size_t index, s
                .made = made_inputs(index, rows),
                .left = ordered_behind(index, rows),
                .moments = moments_behind(index, rows),
-               .adds_early = neighbours_.adds_early[index]};
+               .adds_early = neighbours_.adds_early[index],
+               .lets_next_start = neighbours_.lets_next_start[index] && has_few(rows, kFewRows)};
   found.out.data = found.out.data + op.out_column;
   if (found.made.kind != FusedPrologue::Kind::none)
     found.in = work_[buffers_of(plan_.ops[index - 1]).reads.front()];

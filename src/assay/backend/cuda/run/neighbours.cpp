@@ -107,7 +107,17 @@ void find_moments(const Plan& plan, Neighbours& found) {
   }
 }
 
-// The operations in front, back to one that launches a kernel whatever is fused, write elsewhere.
+void find_early_starts(const Plan& plan, Neighbours& found) {
+  found.lets_next_start.resize(plan.ops.size());
+  bool is_behind_attention = false;
+  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    found.lets_next_start[i] = is_behind_attention && product_at(plan, i) != nullptr;
+    is_behind_attention = is_behind_attention || std::holds_alternative<AttentionOp>(plan.ops[i].kind);
+  }
+}
+
+// The operations in front, back to one that launches a kernel whatever is fused, write elsewhere; and that
+// one waits for those in front of it before this one starts.
 void find_early_sums(const Plan& plan, const SharesMemory& share_memory, Neighbours& found) {
   found.adds_early.resize(plan.ops.size());
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
@@ -121,7 +131,7 @@ void find_early_sums(const Plan& plan, const SharesMemory& share_memory, Neighbo
         break;
       if (!std::holds_alternative<LinearOp>(op.kind) && !std::holds_alternative<AttentionOp>(op.kind))
         continue;
-      found.adds_early[i] = true;
+      found.adds_early[i] = !found.lets_next_start[j];
       break;
     }
   }
@@ -140,6 +150,7 @@ Neighbours neighbours_of(const Plan& plan, const WorkspaceLayout& layout) {
   found.gate_rows = gate_rows_of(plan, found.made_rows, share_memory);
   find_producers(plan, found);
   find_moments(plan, found);
+  find_early_starts(plan, found);
   find_early_sums(plan, share_memory, found);
   return found;
 }

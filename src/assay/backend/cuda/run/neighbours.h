@@ -32,7 +32,11 @@ struct Neighbours {
   // Whether a multiplication leaves moments of its rows, of which the norm behind it is made in the product
   // behind that; the last operation leaves those of the LM head's norm.
   std::vector<bool> leaves_moments;
-  // Whether a multiplication adds to what no kernel right in front of it writes.
+  // Whether a multiplication of few rows lets the kernel behind it start before it waits itself. Those behind
+  // the first attention do: what kernels read before they wait (places of rows, pages, older keys and values)
+  // the ends of the step before and the beginning of this one have written.
+  std::vector<bool> lets_next_start;
+  // Whether a multiplication adds to what no kernel that may still run writes when it starts.
   std::vector<bool> adds_early;
 };
 Neighbours neighbours_of(const Plan& plan, const WorkspaceLayout& layout);
