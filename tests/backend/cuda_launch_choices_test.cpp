@@ -131,6 +131,25 @@ TEST(CudaLaunchChoices, ComputeTheSameBitsForFewRows) {
     }
 }
 
+// More strips than warps, rows of several turns and of fewer tiles than there are ranges: strips of eight
+// warps and of one.
+TEST(CudaLaunchChoices, GiveEachWarpStripsOfItsOwn) {
+  Random random;
+  for (const std::int64_t group : {std::int64_t{32}, std::int64_t{64}})
+    for (const std::int64_t inputs : {48, 770, 1600})
+      for (const std::int64_t rows : {1, 2}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(inputs) + ", group " +
+                     std::to_string(group));
+        const TestMatrix m = make_matrix(MatrixFormat::four_bit, 645, inputs, random, group);
+        Multiplication product(kGpus[0], m, random.floats(rows * inputs), rows, true, 0);
+        product.args().arithmetic = inputs == 770 ? Arithmetic::float16 : Arithmetic::bfloat16;
+        const Floats wanted = product.run({.sums = 0}), got = product.run({});
+        EXPECT_NE(product.runtime().take_launches().back().find("strips of warps"), std::string::npos);
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          ASSERT_TRUE(is_same(got[i], wanted[i])) << i << ": " << got[i] << " for " << wanted[i];
+      }
+}
+
 // Warps take so many tiles in several turns, with and without a part of one; the bits are those of the
 // kernels of many rows.
 TEST(CudaLaunchChoices, ComputeTheBitsOfManyRowsForLongRowsOfCodes) {

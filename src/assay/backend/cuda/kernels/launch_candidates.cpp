@@ -13,7 +13,7 @@ namespace {
 // Candidates one after another, each with what comes of it: that which comes to the same is left out.
 class Candidates {
  public:
-  using Effect = std::array<std::int64_t, 4>;
+  using Effect = std::array<std::int64_t, 5>;
   void add(const LaunchChoice& choice, const Effect& effect) {
     if (std::find(effects_.begin(), effects_.end(), effect) != effects_.end()) return;
     effects_.push_back(effect);
@@ -30,16 +30,19 @@ std::vector<LaunchChoice> of_few_rows(const Runtime& runtime, const LinearArgs& 
   const bool have_codes = args.weight.format == MatrixFormat::four_bit,
              can_norm = args.made.kind == FusedPrologue::Kind::norm && args.made.moments.data &&
                         !args.ordered && args.rows <= kMaxNormedRows;
+  const bool can_own = have_codes && can_norm && args.to.gated == 0 && !args.to.moments.data;
   const std::int64_t strips = strips_of(args.to.gated > 0 ? args.to.gated : args.weight.outputs),
                      processors = runtime.facts().processors;
   Candidates all;
   const auto add = [&](const LaunchChoice& choice) {
     const bool is_near = choice.loads == kByRule ? strips > 2 * processors : choice.loads == 1;
     const std::int64_t most = (choice.strips == kByRule ? 2 : choice.strips) * processors;
-    all.add(choice,
-            {can_norm && choice.inputs != 0 ? 1 : 0, !have_codes && args.rows <= 8 && is_near ? 1 : 0,
-             have_codes && args.rows <= 16 && strips > most ? most : 0,
-             have_codes ? static_cast<std::int64_t>(codes_by(runtime, args.weight, args.rows, choice)) : 0});
+    const CodesBy by = have_codes ? codes_by(runtime, args.weight, args.rows, choice) : CodesBy::table;
+    const bool are_own = can_own && choice.inputs != 0 && by == CodesBy::table &&
+                         have_own_strips(runtime, args.weight, choice);
+    all.add(choice, {can_norm && choice.inputs != 0 ? 1 : 0, !have_codes && args.rows <= 8 && is_near ? 1 : 0,
+                     have_codes && args.rows <= 16 && strips > most && !are_own ? most : 0,
+                     static_cast<std::int64_t>(by), are_own ? 1 : 0});
   };
   for (const std::int8_t inputs : {kByRule, std::int8_t{0}}) {
     add({.inputs = inputs});
@@ -48,6 +51,7 @@ std::vector<LaunchChoice> of_few_rows(const Runtime& runtime, const LinearArgs& 
       add({.inputs = inputs, .strips = by});
     for (const std::int8_t codes : {std::int8_t{1}, std::int8_t{2}}) add({.inputs = inputs, .codes = codes});
     add({.inputs = inputs, .codes = 2, .strips = 0});
+    for (const std::int8_t sums : {std::int8_t{0}, std::int8_t{1}}) add({.inputs = inputs, .sums = sums});
   }
   return all.choices();
 }

@@ -48,6 +48,12 @@ GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, co
   return shape;
 }
 
+bool have_own_strips(const Runtime& runtime, const Matrix& weight, const LaunchChoice& choice) {
+  return choice.sums == kByRule
+             ? strips_of(weight.outputs) >= kThreads / 32 * std::int64_t{runtime.facts().processors}
+             : choice.sums == 1;
+}
+
 CodesBy codes_by(const Runtime& runtime, const Matrix& weight, std::int64_t rows,
                  const LaunchChoice& choice) {
   if (choice.codes == kByRule || rows > 8) return CodesBy::table;
@@ -131,11 +137,24 @@ std::uint32_t ordered_bytes(const OrderedArgs& args, std::int64_t rows, std::uin
                            : 0);
 }
 
+std::uint32_t own_bytes(const OrderedArgs& args, std::uint32_t table_bytes) {
+  return table_bytes + count_of(kOwnSumsBytes + normed_rows_bytes(args.rows, args.weight.inputs));
+}
+
 // 4-bit codes may have a table in shared memory: so many blocks that all processors are busy take strip after
 // strip. Other products have a block for each strip. Where shared memory is small, blocks take fewer rows.
 void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedArgs args,
                       std::uint32_t table_bytes, const LaunchChoice& choice) {
   const bool has_gate = args.to.gated > 0, is_normed = args.made.kind != FusedPrologue::Kind::none;
+  if (have_own_strips(runtime, args.weight, choice) && is_normed && kernels.own_normed.entry != nullptr &&
+      !has_gate && !args.to.moments.data &&
+      own_bytes(args, table_bytes) <= runtime.facts().shared_bytes_per_block)
+    return launch(runtime, kernels.own_normed,
+                  {.grid_x = std::min(blocks_of(strips_of(args.weight.outputs), kThreads / 32),
+                                      count_of(std::int64_t{2} * runtime.facts().processors)),
+                   .block = count_of(kThreads),
+                   .shared_bytes = own_bytes(args, table_bytes)},
+                  args);
   const std::int64_t strips = strips_of(has_gate ? args.to.gated : args.weight.outputs),
                      twice = std::int64_t{2} * runtime.facts().processors,
                      most = choice.strips == kByRule ? twice : choice.strips * twice / 2;  // blocks

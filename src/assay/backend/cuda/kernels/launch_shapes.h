@@ -49,6 +49,9 @@ struct GemmShape {
 };
 GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, const LaunchChoice& choice);
 
+// Whether each warp has strips of its own, where a kernel has that; by the rule where they are as many as a
+// vocabulary's.
+bool have_own_strips(const Runtime& runtime, const Matrix& weight, const LaunchChoice& choice);
 // How codes of few rows become operands: as chosen where rows, codebook and shared memory allow it.
 CodesBy codes_by(const Runtime& runtime, const Matrix& weight, std::int64_t rows, const LaunchChoice& choice);
 // A product of rows in order, whose gate is checked, and the rows in scratch memory, as what is in front of

@@ -176,6 +176,12 @@ class NormedRows {
   ASSAY_DEVICE void units(Words4 (&out)[1], std::int32_t i) const {
     out[0] = shared<Words4>(0)[read_ + (i - first_) * (kUnitWords / 4)];
   }
+  // Unit i of those that a warp has made, behind a barrier.
+  ASSAY_DEVICE void units_of(Words4 (&out)[1], std::int32_t warp, std::int32_t i) const {
+    const std::int32_t warps = warp - thread_index() / kWarp;
+    out[0] = shared<Words4>(
+        0)[read_ + (warps * static_cast<std::int32_t>(a_.rows) * stride_ + i) * (kUnitWords / 4)];
+  }
 
  private:
   // Four inputs each; a lane has so many on their way at once.

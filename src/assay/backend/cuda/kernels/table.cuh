@@ -17,6 +17,7 @@
 #include "assay/backend/cuda/kernels/ordered_codes.cuh"
 #include "assay/backend/cuda/kernels/ordered_grouped.cuh"
 #include "assay/backend/cuda/kernels/ordered_int8.cuh"
+#include "assay/backend/cuda/kernels/own_codes.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
 #include "assay/backend/cuda/kernels/warpgroups.cuh"
@@ -67,6 +68,10 @@ inline void add_ordered(Kernels& k) {
 
 inline void add_codes(Kernels& k) {
   using namespace device;
+  k.wide_float16.own_normed = {"wide_float16<8, normed, strips of warps>", own_codes<Float16, true>};
+  k.wide_bfloat16.own_normed = {"wide_bfloat16<8, normed, strips of warps>", own_codes<Bfloat16, true>};
+  k.narrow_float16.own_normed = {"narrow_float16<8, normed, strips of warps>", own_codes<Float16, false>};
+  k.narrow_bfloat16.own_normed = {"narrow_bfloat16<8, normed, strips of warps>", own_codes<Bfloat16, false>};
 #define ASSAY_CODES(field, Type, by, is_wide)                                                     \
   k.field.rows[0] = k.field.wide = {#field "<8>", ordered_codes<Type, by, is_wide, 1, 1, false>}; \
   k.field.gated[0] =                                                                              \
