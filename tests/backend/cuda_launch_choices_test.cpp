@@ -150,6 +150,25 @@ TEST(CudaLaunchChoices, GiveEachWarpStripsOfItsOwn) {
       }
 }
 
+// Rows of which a block keeps all, of whole units of 32 inputs and of parts, more strips than blocks.
+TEST(CudaLaunchChoices, KeepRowsForStripAfterStrip) {
+  Random random;
+  for (const Way& way :
+       {Way{MatrixFormat::bfloat16, Arithmetic::bfloat16}, {MatrixFormat::float16, Arithmetic::float16}})
+    for (const std::int64_t inputs : {20, 208, 690})
+      for (const std::int64_t rows : {17, 32, 33, 64}) {
+        SCOPED_TRACE(text_of(way) + ", " + std::to_string(rows) + " rows of " + std::to_string(inputs));
+        const TestMatrix m = make_matrix(way.format, 140, inputs, random);
+        Multiplication product(kGpus[2], m, random.floats(rows * inputs), rows, false, 0);
+        product.args().arithmetic = way.arithmetic;
+        const Floats wanted = product.run({.strips = 0}), got = product.run({.strips = 1});
+        EXPECT_NE(product.runtime().take_launches().back().find("staged"), std::string::npos);
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          ASSERT_TRUE(is_same(got[i], wanted[i])) << i << ": " << got[i] << " for " << wanted[i];
+        EXPECT_EQ(product.candidates().size(), 2U);
+      }
+}
+
 // Warps take so many tiles in several turns, with and without a part of one; the bits are those of the
 // kernels of many rows.
 TEST(CudaLaunchChoices, ComputeTheBitsOfManyRowsForLongRowsOfCodes) {

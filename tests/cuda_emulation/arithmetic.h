@@ -1,4 +1,4 @@
-// What the emulation has for single instructions of arithmetic (kernels/device.cuh). emulation.h includes it.
+// What the emulation has for instructions of arithmetic (kernels/device.cuh). emulation.h includes it.
 #pragma once
 
 #include <cmath>
@@ -8,6 +8,16 @@
 
 namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
+
+// Four 8 x 8 matrices of 16-bit elements; lane 8 j + r names row r of matrix j, 16 bytes.
+void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element);
+void ldmatrix_x4_trans(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element);
+
+// c += a * b by the fragment layouts of the PTX ISA.
+void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
 
 inline float bf16_value(std::uint32_t bits) {
   return bf16_to_float(static_cast<std::uint16_t>(bits));

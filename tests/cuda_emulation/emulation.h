@@ -261,16 +261,6 @@ T shuffle_from(T value, int lane) {
 std::uint32_t ballot(bool vote);
 std::uint32_t largest_of_warp(std::uint32_t value);
 
-// Four 8 x 8 matrices of 16-bit elements; lane 8 j + r names row r of matrix j, 16 bytes.
-void ldmatrix_x4(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element);
-void ldmatrix_x4_trans(std::uint32_t (&out)[4], const Shared<std::uint32_t>& from, std::int64_t element);
-
-// c += a * b by the fragment layouts of the PTX ISA.
-void mma_f16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
-void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
-void mma_s8(std::int32_t (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
-void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
-
 inline std::uint32_t bits_of(float x) {
   return std::bit_cast<std::uint32_t>(x);
 }

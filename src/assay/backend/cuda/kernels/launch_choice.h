@@ -28,7 +28,8 @@ struct LaunchChoice {
                                  // blocks an SM
   std::int8_t inputs = kByRule;  // few rows: 0 normed or quantized by a kernel in front, 1 in each block
   std::int8_t codes = kByRule;   // 1 to 8 rows of 4-bit codes: how they become operands, a CodesBy
-  std::int8_t strips = kByRule;  // few rows of 4-bit codes: 0 a block a strip; 1, 2 so many blocks an SM
+  std::int8_t strips = kByRule;  // few rows of 4-bit codes, 17 to 64 of 16 bits: 0 a block a strip; 1, 2 (of
+                                 // codes) so many blocks an SM
   std::int8_t sums = kByRule;    // one row by int8, normed ones by 4-bit codes: 0 a strip's by all warps of a
                                  // block, 1 by one of them
   std::int8_t blocks = kByRule;  // many rows, own kernels: which of kGemmSizes

@@ -52,12 +52,22 @@ GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, co
 // Whether each warp has strips of its own, where a kernel has that; by the rule where they are as many as a
 // vocabulary's.
 bool have_own_strips(const Runtime& runtime, const Matrix& weight, const LaunchChoice& choice);
+// Whether a block keeps all rows, 17 to 64 of 16 bits without a gate, and takes strip after strip; and the
+// shared memory it takes.
+bool stage_rows(const Runtime& runtime, const Matrix& weight, std::int64_t rows, const LaunchChoice& choice);
+std::uint32_t staged_bytes(const Matrix& weight, std::int64_t rows);
+// Bytes of the tables of code pairs (CodesBy).
+inline constexpr std::uint32_t kBankTables = 256 * 32 * 4, kSpacedTables = 2 * kBankTables;
 // How codes of few rows become operands: as chosen where rows, codebook and shared memory allow it.
 CodesBy codes_by(const Runtime& runtime, const Matrix& weight, std::int64_t rows, const LaunchChoice& choice);
 // A product of rows in order, whose gate is checked, and the rows in scratch memory, as what is in front of
 // the product makes them.
 OrderedArgs ordered_product(const LinearArgs& args, Arithmetic arithmetic);
 void put_in_order(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic, OrderedArgs& product);
+// Puts the rows into order in scratch memory, or lets each block norm them, and multiplies them.
+// `table_bytes`: of shared memory, of 4-bit codes.
+void run_ordered(Runtime& runtime, const LinearArgs& args, Arithmetic arithmetic,
+                 const OrderedKernels& kernels, std::uint32_t table_bytes, const LaunchChoice& choice);
 // Products by grouped codes in 16 bits.
 void run_grouped(Runtime& runtime, const LinearArgs& args);
 

@@ -139,6 +139,10 @@ inline constexpr std::int64_t kMaxUnstagedInputs = 2048, kMaxStagedBytes = 40 <<
 ASSAY_HOST_DEVICE constexpr std::int64_t staged_rows_bytes(std::int64_t rows, std::int64_t inputs) {
   return 8 * rows * normed_units(inputs) * 64;
 }
+// From row to row where a block keeps all of them (kernels/staged_halves.cuh).
+ASSAY_HOST_DEVICE constexpr std::int64_t staged_row_bytes(std::int64_t inputs) {
+  return round_up(2 * inputs, 128) + 64;
+}
 // Sums of rows that warps with strips of their own put together: two places of 32 for each of 8 warps.
 inline constexpr std::int64_t kOwnSumsBytes = 8 * 2 * 32 * 4;
 // Rows that a product norms for itself in every block: of more it is cheaper to do it once.

@@ -14,6 +14,7 @@ inline constexpr int kGemmSizes = 2;
 struct OrderedKernels {
   Kernel<OrderedArgs> rows[kRowBlocks], gated[kRowBlocks - 1], normed, normed_gated;
   Kernel<OrderedArgs> wide, wide_gated, wide_normed, wide_normed_gated;
+  Kernel<OrderedArgs> staged[2];   // 32 and 64 rows that a block keeps; of 16-bit matrices alone
   Kernel<OrderedArgs> own_normed;  // each warp has strips of its own; 4-bit codes by a table alone
 };
 // By grouped codes, by 8, 32 or 64 rows, and with a gate by 8 or 32; one for each kind of codes.

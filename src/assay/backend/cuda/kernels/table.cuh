@@ -20,6 +20,7 @@
 #include "assay/backend/cuda/kernels/own_codes.cuh"
 #include "assay/backend/cuda/kernels/quantize.cuh"
 #include "assay/backend/cuda/kernels/rows.cuh"
+#include "assay/backend/cuda/kernels/staged_halves.cuh"
 #include "assay/backend/cuda/kernels/warpgroups.cuh"
 
 namespace assay::cuda {
@@ -64,6 +65,16 @@ inline void add_ordered(Kernels& k) {
 #undef ASSAY_NARROW_F16
 #undef ASSAY_NARROW_BF16
 #undef ASSAY_ORDERED
+}
+
+inline void add_staged(Kernels& k) {
+  using namespace device;
+#define ASSAY_STAGED(field, type, format)                                      \
+  k.field.staged[0] = {#field "<32, staged>", staged_halves<type, format, 4>}; \
+  k.field.staged[1] = {#field "<64, staged>", staged_halves<type, format, 8>}
+  ASSAY_STAGED(ordered_float16, Float16, MatrixFormat::float16);
+  ASSAY_STAGED(ordered_bfloat16, Bfloat16, MatrixFormat::bfloat16);
+#undef ASSAY_STAGED
 }
 
 inline void add_codes(Kernels& k) {
@@ -243,6 +254,7 @@ inline Kernels kernel_table() {
   k.step_bfloat16[1][1] = {"attend_step_bfloat16<128, 4>", attend_step<Bfloat16, 128, 4>};
   k.merge_chunks = {"merge_chunks", merge_chunks};
   add_ordered(k);
+  add_staged(k);
   add_codes(k);
   add_grouped(k);
   add_multiplications(k);
