@@ -71,8 +71,9 @@ ASSAY_KERNEL_OF(kHeadThreads) best_keys(BestKeyArgs a) {
   if (thread_index() % kWarp == 0) atomic_max(Global<std::uint64_t>(a.keys), block_y(), best);
 }
 
-// A block per row.
-ASSAY_KERNEL_OF(kHeadThreads) next_token(NextTokenArgs a) {
+// A block per row, with a thread for each of up to 1,024 columns that it embeds: one of a table's reads waits
+// for memory, and not several, one after another.
+ASSAY_KERNEL_OF(kMaxEmbedThreads) next_token(NextTokenArgs a) {
   wait_for_previous();
   const std::int64_t row = block_x();
   const Global<std::uint64_t> keys(a.keys);

@@ -28,6 +28,7 @@ struct EmbedArgs {
   float scale = 1;
   DevicePointer<float> out = {};
   std::int64_t out_stride = 0, rows = 0, columns = 0;
+  MomentParts moments = {};  // written, of what is in out
 };
 
 // Layer norm, or rms norm where the mean stays: out = (x - mean) / sqrt(variance + epsilon) * gain + bias, of
@@ -50,6 +51,8 @@ struct GatherArgs {
   DevicePointer<const std::int32_t> row_of = {};  // [rows]
   DevicePointer<float> out = {};
   std::int64_t out_stride = 0, rows = 0, n = 0;
+  DevicePointer<const float> other_x = {};  // or null: rows of the same shape, which other_out takes alike
+  DevicePointer<float> other_out = {};
 };
 
 // out = activation(x[:, :n]) * x[:, n : 2 n].
@@ -176,6 +179,7 @@ struct BendArgs {
 // list, its row's facts go on by one position, and its embedding becomes the input. What argmax has as -1 is
 // listed as -1; the step then goes on with token 0. Beyond `last_position` the embedding is that of the last
 // one: nobody takes that step.
+inline constexpr std::int64_t kMaxEmbedThreads = 1024;
 struct NextTokenArgs {
   DevicePointer<std::uint64_t> keys = {};  // [rows]
   DevicePointer<std::int32_t> ids = {}, positions = {}, angles = {},

@@ -151,8 +151,11 @@ void run(Runtime& runtime, const BestKeyArgs& args) {
 }
 void run(Runtime& runtime, const NextTokenArgs& args) {
   if (args.embed.rows == 0) return;
-  launch(runtime, runtime.kernels().next_token,
-         {.grid_x = count_of(args.embed.rows), .block = count_of(kThreads)}, args);
+  launch(
+      runtime, runtime.kernels().next_token,
+      {.grid_x = count_of(args.embed.rows),
+       .block = count_of(std::clamp(round_up(args.embed.columns, 32), std::int64_t{32}, kMaxEmbedThreads))},
+      args);
 }
 void run(Runtime& runtime, const LogProbabilityArgs& args) {
   launch_blocks(runtime, runtime.kernels().log_probability, args, args.rows);

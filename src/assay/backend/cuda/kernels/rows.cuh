@@ -6,14 +6,23 @@
 namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
-// The threads of a block together.
+// The threads of a block together; half a warp has a part of which moments are left.
 ASSAY_DEVICE void embed_row(const EmbedArgs& a, std::int64_t row, std::int64_t id, std::int64_t place) {
   const Global<float> out = Global<float>(a.out) + row * a.out_stride;
-  for (std::int64_t i = thread_index(); i < a.columns; i += block_threads()) {
-    float x = a.tokens.data ? element_of(a.tokens, id, i) : 0.0F;
-    x *= a.scale;
-    if (a.places.data) x += element_of(a.places, place, i);
-    out[i] = x;
+  const Global<Floats2> parts = Global<float>(a.moments.data).as<Floats2>() + row * (a.moments.stride / 2);
+  const auto columns = static_cast<std::int32_t>(a.columns);
+  for (std::int32_t first = 0; first < columns; first += block_threads()) {
+    const std::int32_t i = first + thread_index();
+    float x = 0;
+    if (i < columns) {
+      if (a.tokens.data) x = element_of(a.tokens, id, i);
+      x *= a.scale;
+      if (a.places.data) x += element_of(a.places, place, i);
+      out[i] = x;
+    }
+    if (!a.moments.data) continue;
+    const Floats2 part = part_moments(x, elements_of_part(columns, i / kPartElements));
+    if (i < columns && i % kPartElements == 0) parts[i / kPartElements] = part;
   }
 }
 
@@ -49,6 +58,9 @@ ASSAY_KERNEL gather_rows(GatherArgs a) {
   if (i >= a.n) return;
   const std::int64_t from = Global<const std::int32_t>(a.row_of)[row];
   Global<float>(a.out)[row * a.out_stride + i] = Global<const float>(a.x)[from * a.x_stride + i];
+  if (a.other_x)
+    Global<float>(a.other_out)[row * a.out_stride + i] =
+        Global<const float>(a.other_x)[from * a.x_stride + i];
 }
 
 ASSAY_KERNEL gate_rows(GatedArgs a) {

@@ -51,7 +51,8 @@ EmbedArgs CudaProgram::embedding(const EmbedOp& op, std::int64_t rows) const {
           .out = out.data,
           .out_stride = out.stride,
           .rows = rows,
-          .columns = out.columns};
+          .columns = out.columns,
+          .moments = moments_behind(0, rows)};
 }
 
 void CudaProgram::norm(const NormOp& op, const Step& step) {

@@ -115,15 +115,15 @@ void CudaProgram::choose_next(std::int64_t rows) {
 // Angles of the positions of this step's rows, whatever they are when it runs.
 void CudaProgram::gather_rotary_tables(std::int64_t rows) {
   for (const RotaryTable& table : work_.layout().rotary_tables)
-    for (const auto& [from, to] :
-         {std::pair(table.all_cosines_at, table.cosines_at), std::pair(table.all_sines_at, table.sines_at)})
-      cuda::run(*runtime_, GatherArgs{.x = work_.at<float>(from),
-                                      .x_stride = table.pairs,
-                                      .row_of = work_.rows(table.has_long() ? kAngles : kPositions),
-                                      .out = work_.at<float>(to),
-                                      .out_stride = table.pairs,
-                                      .rows = rows,
-                                      .n = table.pairs});
+    cuda::run(*runtime_, GatherArgs{.x = work_.at<float>(table.all_cosines_at),
+                                    .x_stride = table.pairs,
+                                    .row_of = work_.rows(table.has_long() ? kAngles : kPositions),
+                                    .out = work_.at<float>(table.cosines_at),
+                                    .out_stride = table.pairs,
+                                    .rows = rows,
+                                    .n = table.pairs,
+                                    .other_x = work_.at<float>(table.all_sines_at),
+                                    .other_out = work_.at<float>(table.sines_at)});
 }
 
 void CudaProgram::begin_profile() {

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxDevices = 32, kMaxLaunchesOfDevice = 2048, kMaxLaunchValues = 1 << 15;
 constexpr double kHighestLaunchGain = 1000;
 // Raised when kernels or candidates change so that what was measured says nothing of them.
-constexpr int kLaunchRevision = 3;
+constexpr int kLaunchRevision = 4;
 // Another process measures for no longer.
 constexpr Seconds kLaunchPatience{10};
 

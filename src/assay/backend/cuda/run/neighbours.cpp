@@ -92,7 +92,14 @@ void find_producers(const Plan& plan, Neighbours& found) {
 
 void find_moments(const Plan& plan, Neighbours& found) {
   found.leaves_moments.resize(plan.ops.size());
+  const auto is_normed_behind = [&](std::size_t i, BufferId out) {
+    const auto* norm = i + 2 < plan.ops.size() ? std::get_if<NormOp>(&plan.ops[i + 1].kind) : nullptr;
+    return norm != nullptr && norm->in == out && found.made_rows[i + 1] > 0 &&
+           can_norm(plan, product_at(plan, i + 2));
+  };
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
+    if (const auto* embed = std::get_if<EmbedOp>(&plan.ops[i].kind); embed != nullptr && i == 0)
+      found.leaves_moments[i] = is_normed_behind(i, embed->out);
     const LinearOp* product = product_at(plan, i);
     if (!can_leave_moments(plan, product) || found.gate_rows[i] > 0 || !fills(plan, *product)) continue;
     if (i > 1 && found.leaves_moments[i - 2]) continue;  // it reads those, which lie in the same place
@@ -101,9 +108,7 @@ void find_moments(const Plan& plan, Neighbours& found) {
           product->out == plan.hidden && plan.head.norm && can_norm(plan, &plan.head.product);
       continue;
     }
-    const auto* norm = std::get_if<NormOp>(&plan.ops[i + 1].kind);
-    found.leaves_moments[i] = norm != nullptr && norm->in == product->out && found.made_rows[i + 1] > 0 &&
-                              can_norm(plan, product_at(plan, i + 2));
+    found.leaves_moments[i] = is_normed_behind(i, product->out);
   }
 }
 

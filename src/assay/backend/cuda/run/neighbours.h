@@ -29,7 +29,7 @@ struct Neighbours {
     bool is_behind_gate = false;
   };
   std::vector<std::optional<Producer>> producers;
-  // Whether a multiplication leaves moments of its rows, of which the norm behind it is made in the product
+  // Whether a multiplication, or an embedding, leaves moments of its rows, of which the norm behind it is made in the product
   // behind that; the last operation leaves those of the LM head's norm.
   std::vector<bool> leaves_moments;
   // Whether a multiplication of few rows lets the kernel behind it start before it waits itself. Those behind

@@ -37,7 +37,7 @@ class NodeCounter {
                       : std::max(ordered, quantized));
     return 2 + std::max(ordered, quantized);
   }
-  int of_tables() const { return 2 * static_cast<int>(layout_.rotary_tables.size()); }
+  int of_tables() const { return static_cast<int>(layout_.rotary_tables.size()); }
 
  private:
   bool has_gate(std::size_t i) const { return rows_ <= around_.gate_rows[i]; }
