@@ -13,8 +13,8 @@ namespace assay::cuda::device {
 inline namespace ASSAY_COMPILED_FOR {
 
 // An eighth of a row by one warp, in quads of inputs: a lane holds every 32nd, or all lie in shared memory.
-// Gains of a norm are held from before the wait, or come from the L1 cache.
-template <int Held, bool AreNormed, bool HoldsGains>
+// Gains of a norm come from the L1 cache: registers have no room for them behind weights.
+template <int Held, bool AreNormed>
 class CodesOfWarp {
  public:
   // Before the wait. Inputs [first, end) are the warp's, multiples of 64; `a.inputs` end the row.
@@ -26,11 +26,7 @@ class CodesOfWarp {
         lane_(thread_index() % kWarp),
         is_held_(end - first <= Held * 4 * kWarp) {
     if constexpr (AreNormed) {
-      const Global<const float> gain(a.made.gain);
-      if constexpr (HoldsGains)
-        for_held([&](int i, std::int32_t k) { gain_[i] = gain.load_shared_by_blocks(k / 4); });
-      else
-        prefetch_own(gain);
+      prefetch_own(Global<const float>(a.made.gain));
       prefetch_own(Global<const float>(a.made.bias));
     }
     prefetch_own(Global<const float>(a.factors));
@@ -54,10 +50,7 @@ class CodesOfWarp {
       if constexpr (AreNormed) of_row = parts.merged(n_, a_.made.subtracts_mean, a_.made.epsilon);
       for_held([&](int i, std::int32_t k) {
         Words4 gain{};
-        if constexpr (HoldsGains)
-          gain = gain_[i];
-        else if constexpr (AreNormed)
-          gain = Global<const float>(a_.made.gain).template load<Words4>(k / 4);
+        if constexpr (AreNormed) gain = Global<const float>(a_.made.gain).template load<Words4>(k / 4);
         held[i] = made(words[i], gain, of_row, k);
         range.take(held[i]);
       });
@@ -165,7 +158,6 @@ class CodesOfWarp {
   const QuantizeArgs& a_;
   std::int32_t n_, first_, end_, lane_;
   bool is_held_;
-  Words4 gain_[HoldsGains ? Held : 1] = {};
 };
 
 // Units of two tiles of each strip on their way: those of one strip, and the first of the next.
@@ -336,8 +328,7 @@ coded_row_int8(QuantizedLinearArgs args) {
   if (strip < strips) weights.fetch_first(strip);
   RowEnd<Strips> own;
   if (ends) IsWide ? own.prefetch(a, strip) : own.fetch(a, strip);
-  CodesOfWarp<kHeld, AreNormed, AreNormed && !IsWide && !HaveOwnStrips && Strips == 1> made(
-      args.quantize, 64 * first, 64 * end);
+  CodesOfWarp<kHeld, AreNormed> made(args.quantize, 64 * first, 64 * end);
   const bool adds_early = !IsWide && a.to.is_added_to_early;
   if (ends && adds_early) own.fetch_before(a);
   wait_for_previous();
