@@ -1,6 +1,7 @@
 // Worker processes that start and load side by side: shells that wait for each other, die or say nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <sstream>
@@ -10,6 +11,7 @@
 
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
+#include "assay/harness/case_json.h"
 #include "assay/harness/prepared_device.h"
 #include "assay/harness/sessions.h"
 #include "assay/harness/worker_protocol.h"
@@ -85,6 +87,31 @@ TEST_F(StartedWorkers, ThatDieFailAlone) {
   EXPECT_EQ(test::loss_of([&] { sessions.of(configurations[1]); }),
             test::Loss(-1, "while loading, the worker exited with 3"));
   EXPECT_EQ(sessions.of(configurations[2]).facts().kernels, "of worker 3");
+}
+
+// Each answers its run once both have been asked, and run() takes that answer.
+TEST_F(StartedWorkers, RunAtTheSameTime) {
+  Sample seven;
+  seven.sequences = 7;
+  const std::string sample = OrderedJson{{"ok", true}, {"sample", to_json(seven)}}.dump();
+  const std::string script =
+      "read line; say \"$facts\"; read line; printf '%s\\n' \"$line\" >>$2/asked; : >$2/$1; "
+      "for i in 1 2; do wait_for $2/$i; done; say '" +
+      sample + "'; while read line; do say \"$facts\"; done";
+  const auto first = start(script, 1)->finish(), second = start(script, 2)->finish();
+  Case spec;
+  spec.label = "warm-up";
+  spec.prompts = {"a"};
+  first->begin_run(spec);
+  EXPECT_THROW(first->facts(), std::logic_error) << "its answer would be taken for the run's";
+  second->begin_run(spec);
+  for (const auto& session : {first.get(), second.get()}) {
+    EXPECT_EQ(session->run(spec).sequences, 7);
+    EXPECT_EQ(session->facts().kernels.substr(0, 9), "of worker");
+  }
+  const std::string asked = test::read_file(folder_ / "asked");
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), '\n'), 2) << "each once";
+  EXPECT_EQ(OrderedJson::parse(asked.substr(0, asked.find('\n')))["op"], "run");
 }
 
 TEST_F(StartedWorkers, ArePreparedBeforeTheyLoad) {

@@ -43,8 +43,8 @@ class Probes {
                       const std::function<void(std::int64_t rounds)>& work);
 
   std::shared_ptr<Runtime> runtime_;
-  std::map<std::int64_t, std::int64_t> passes_;  // of reading, by the bytes that are read
-  std::map<ProductKind, std::int64_t> rounds_;   // of multiplying
+  std::map<std::int64_t, std::int64_t> passes_;  // that reading so many bytes took last
+  std::map<ProductKind, std::int64_t> rounds_;   // the same for multiplying
 };
 
 }  // namespace assay::cuda
