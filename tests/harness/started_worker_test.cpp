@@ -212,6 +212,43 @@ TEST(PreparedDevice, IsAskedForByARequestThatChangesNoAnswer) {
   EXPECT_EQ(OrderedJson::parse(prepared.answer(misspelt.dump()))["ok"], false);
 }
 
+TEST(ServedGpu, IsSharedByTheModelsOfOnePlace) {
+  cuda::EmulatedDevice device;
+  device.facts.processors = 1;
+  std::vector<std::shared_ptr<Backend>> shared, used;
+  WorkerServer server({}, [&](const auto&, const RunConfig& config, LoadOptions options) {
+    shared.push_back(options.shared_backend);
+    if (options.shared_backend == nullptr && config.device->kind == Device::Kind::cuda)
+      options.shared_backend = make_cuda_backend(*config.device, cuda::make_emulated_runtime(device));
+    LoadedModel loaded =
+        load_model_and_tokenizer({test::fixture_model("llama_grouped").string()}, config, options);
+    used.push_back(loaded.model->shared_backend());
+    return loaded;
+  });
+  const auto load = [&](const std::string& key, const std::string& device_name, Preset precision) {
+    RunConfig config;
+    config.device = device_from_name(device_name);
+    config.precision = precision;
+    config.tune = Tune::off;
+    const OrderedJson request{{"op", "load"},
+                              {"key", key},
+                              {"candidates", {"m"}},
+                              {"configuration", to_json(config)},
+                              {"needs_tokenizer", false}};
+    const OrderedJson answer = OrderedJson::parse(server.answer(request.dump()));
+    EXPECT_EQ(answer["ok"], true) << answer;
+  };
+  load("a", "cuda:0", Preset::float16);
+  load("b", "cuda:0", Preset::int8_dynamic);
+  load("c", "cuda:1", Preset::float16);
+  load("d", "cpu", Preset::float32);
+  load("e", "cpu", Preset::float32);
+  ASSERT_EQ(shared.size(), 5U);
+  EXPECT_EQ(shared[0], nullptr);
+  EXPECT_EQ(shared[1], used[0]);
+  for (const std::size_t other : {2, 3, 4}) EXPECT_EQ(shared[other], nullptr) << other;
+}
+
 TEST(PreparedDevice, IsTakenOnceByItsConfiguration) {
   cuda::EmulatedDevice device;
   device.facts.processors = 1;
