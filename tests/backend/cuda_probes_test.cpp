@@ -1,6 +1,7 @@
 // Probes of what a GPU reaches at most, in the emulation: what they compute.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "assay/backend/cuda/kernels/step_kernels.h"
 #include "assay/backend/cuda/probes.h"
 #include "cuda_emulation/device_memory.h"
+#include "support/timed_runtime.h"
 
 namespace assay::cuda {
 namespace {
@@ -77,6 +79,58 @@ TEST_F(CudaProbes, GiveRatesAndTakeNoMemoryForGood) {
   EXPECT_GT(probes.graph_node_time(10).value, 0);
   EXPECT_EQ(runtime_->live_bytes(), before);
   EXPECT_EQ(runtime_->replays(), 2);
+}
+
+// A pass of 2 us behind a launch of 3 us: how long the probe kept the GPU.
+class TimedProbes : public testing::Test {
+ protected:
+  static constexpr double kLaunch_s = 3e-6;
+  std::int64_t launches_ = 0;
+  double busy_s_ = 0, pass_s_ = 2e-6;
+  std::shared_ptr<Runtime> runtime_ =
+      std::make_shared<testing_support::TimedRuntime>([this](const testing_support::TimedLaunch& launch) {
+        if (launch.args.size() != sizeof(ReadProbeArgs)) return 0.0;
+        ReadProbeArgs args;
+        std::memcpy(&args, launch.args.data(), sizeof args);
+        ++launches_;
+        const double seconds = kLaunch_s + static_cast<double>(args.passes) * pass_s_;
+        busy_s_ += seconds;
+        return seconds;
+      });
+  Probes probes_{runtime_};
+  // Bytes per second, each time of probes that take a millisecond.
+  double measure(std::int64_t bytes = 1 << 20) {
+    launches_ = 0;
+    busy_s_ = 0;
+    return probes_.bytes_per_second({bytes}, {0.001});
+  }
+};
+
+TEST_F(TimedProbes, BeginWithTheRoundsOfTheCallBefore) {
+  const double want = (1 << 20) / pass_s_;
+  EXPECT_NEAR(measure(), want, 0.01 * want);
+  EXPECT_LE(launches_, 6);
+  EXPECT_NEAR(measure(), want, 0.01 * want);
+  EXPECT_EQ(launches_, 2) << "one that is long enough, and once more";
+  EXPECT_GE(busy_s_, 2 * 0.001);
+  EXPECT_LE(busy_s_, 2 * 0.0015);
+  measure(1 << 22);
+  EXPECT_GT(launches_, 2) << "another working set takes another time";
+}
+
+// The GPU's clock changes, or another program used it.
+TEST_F(TimedProbes, FollowAGpuThatIsFasterOrSlower) {
+  measure();
+  pass_s_ = 2e-7;
+  EXPECT_NEAR(measure(), (1 << 20) / pass_s_, 0.01 * (1 << 20) / pass_s_);
+  EXPECT_LE(launches_, 3);
+  measure();
+  EXPECT_EQ(launches_, 2);
+  pass_s_ = 2e-5;
+  measure();  // far too long, but once
+  measure();
+  EXPECT_LE(busy_s_, 2 * 0.0015);
+  EXPECT_EQ(launches_, 2);
 }
 
 TEST_F(CudaProbes, FillTheTableOfAGpu) {

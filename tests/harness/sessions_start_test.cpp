@@ -178,8 +178,11 @@ TEST_F(SideBySideSessions, EndTogether) {
   all->load(configs({1, 2}));
   all->prepare(configs({3}));
   take_log();
-  all->end_live();
-  EXPECT_EQ(take_log(), (Log{"end 1", "end 2", "gone 1", "gone 2"})) << "all begin before one is waited for";
+  all->begin_end_live();
+  EXPECT_EQ(take_log(), (Log{"end 1", "end 2"})) << "all begin before one is waited for";
+  EXPECT_FALSE(all->is_live(config_of_threads(1)));
+  all->wait_ended();
+  EXPECT_EQ(take_log(), (Log{"gone 1", "gone 2"}));
   all->of(config_of_threads(3));
   EXPECT_EQ(take_log(), (Log{"load 3", "finish 3"})) << "what was prepared is kept";
   all->prepare(configs({4}));
@@ -196,7 +199,7 @@ TEST_F(SideBySideSessions, EndTogether) {
 TEST_F(SideBySideSessions, KeepTheTimeOfALoadByItself) {
   const auto all = test::logged_sessions(starts_);
   EXPECT_EQ(all->facts(config_of_threads(1)).model.load_s, 1);
-  all->end_live();
+  all->begin_end_live();
   all->load(configs({1, 2}));
   EXPECT_EQ(all->facts(config_of_threads(1)).model.load_s, 1);
   EXPECT_EQ(all->of(config_of_threads(1)).facts().model.load_s, 2);
@@ -235,22 +238,68 @@ TEST_F(SideBySideSessions, OfASweepLoadOneByOneInTheFirstVisitAlone) {
   };
   EXPECT_EQ(next(13), (Log{"start 1", "prepare 1", "start 2", "prepare 2", "wait 1", "wait 2", "load 1",
                            "finish 1", "first run 1", "load 2", "finish 2", "first run 2", "first run 2"}));
-  EXPECT_EQ(next(4), (Log{"end 1", "end 2", "gone 1", "gone 2"}));
-  // Two processes of each, for two visits, in any order within a visit.
-  Log second = next(12);
-  EXPECT_EQ(std::count(second.begin(), second.end(), "start 1"), 2);
-  EXPECT_EQ(std::count(second.begin(), second.end(), "start 2"), 2);
-  const auto place = [&](const Log& part, const std::string& entry) {
+  EXPECT_EQ(next(2), (Log{"end 1", "end 2"}));
+  const auto place = [](const Log& part, const std::string& entry) {
     return std::find(part.begin(), part.end(), entry) - part.begin();
   };
-  const Log loads = next(4);
-  EXPECT_LT(std::max(place(loads, "load 1"), place(loads, "load 2")),
-            std::min(place(loads, "finish 1"), place(loads, "finish 2")));
-  next(4);
-  const Log third = next(4);
+  const auto count = [](const Log& part, const std::string& what) {
+    return std::count_if(part.begin(), part.end(),
+                         [&](const std::string& entry) { return entry.rfind(what, 0) == 0; });
+  };
+  // Two processes of each, for two visits, in any order within a visit: what is loaded now waits for none.
+  const Log second = next(16);
+  EXPECT_EQ(std::count(second.begin(), second.end(), "start 1"), 2);
+  EXPECT_EQ(std::count(second.begin(), second.end(), "start 2"), 2);
+  EXPECT_EQ(count(second, "wait"), 2) << "those of the third visit, which do nothing from then on";
+  EXPECT_EQ(count(Log(second.end() - 4, second.end()), "wait"), 2);
+  EXPECT_EQ(count(Log(second.end() - 2, second.end()), "gone"), 2) << "before anything runs";
+  EXPECT_LT(std::max(place(second, "load 1"), place(second, "load 2")),
+            std::min(place(second, "finish 1"), place(second, "finish 2")));
+  EXPECT_EQ(next(2), (Log{"end 1", "end 2"}));
+  const Log third = next(6);
   EXPECT_LT(std::max(place(third, "load 1"), place(third, "load 2")),
             std::min(place(third, "finish 1"), place(third, "finish 2")));
   EXPECT_EQ(at, log.size()) << "nothing else is started, and the last ones live on";
+}
+
+// The first run of each process goes on while the next loads; each warms up by itself after all of them.
+TEST_F(SideBySideSessions, OfASweepWarmUpBesideOthersInLaterVisits) {
+  const auto all = test::logged_sessions(starts_);
+  starts_.run_s = 0.1;
+  SweepOptions options;
+  options.processes = 2;
+  options.repeats = 1;
+  const auto runs = [&](const std::vector<Case>& cases) {
+    const SweepResult swept = run_sweep(*all, "swept", cases, options);
+    for (const CaseResult& c : swept.cases) EXPECT_EQ(c.samples.size(), 2U) << c.reason;
+    Log log = take_log();
+    log.erase(log.begin(), std::find(log.begin(), log.end(), "end 1"));  // the first visit
+    std::erase_if(log, [](const std::string& entry) { return entry.find("run") == std::string::npos; });
+    return log;
+  };
+  const std::vector<Case> cases{case_of(1, "a"), case_of(2, "b"), case_of(2, "c"), case_of(3, "d")};
+  Log log = runs(cases);
+  ASSERT_EQ(log.size(), 6U + 4 + 4) << "beside others, then each case by itself, then the round";
+  std::sort(log.begin(), log.begin() + 3);
+  std::sort(log.begin() + 3, log.begin() + 6);
+  EXPECT_EQ(Log(log.begin(), log.begin() + 6), (Log{"begin run 1", "begin run 2", "begin run 3",
+                                                    "wait for run 1", "wait for run 2", "wait for run 3"}));
+  EXPECT_EQ(std::count(log.begin() + 6, log.end(), "run 2"), 4);
+  EXPECT_EQ(std::count(log.begin(), log.end(), "begin run 1"), 1);
+  // One that fails beside others is made again, and has all its samples.
+  starts_.on_run = [&](const std::string& name) {
+    if (name == "2" && starts_.numbers[2] == 4) throw Error("device memory: none is free");
+  };
+  runs(cases);
+  EXPECT_EQ(starts_.numbers[2], 5);
+  starts_.run_s = 1;
+  log = runs(cases);
+  EXPECT_EQ(std::count(log.begin(), log.end(), "begin run 1"), 0)
+      << "long runs would disturb each other for long";
+  starts_.run_s = 0.1;
+  starts_.is_worth_preparing = false;
+  log = runs(cases);
+  EXPECT_EQ(std::count(log.begin(), log.end(), "begin run 1"), 0) << "on a CPU they share its cores";
 }
 
 TEST_F(SideBySideSessions, OfASweepThatFailAreARowWithTheirCause) {

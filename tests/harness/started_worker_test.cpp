@@ -1,6 +1,7 @@
 // Worker processes that start and load side by side: shells that wait for each other, die or say nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <sstream>
@@ -10,6 +11,7 @@
 
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/base/error.h"
+#include "assay/harness/case_json.h"
 #include "assay/harness/prepared_device.h"
 #include "assay/harness/sessions.h"
 #include "assay/harness/worker_protocol.h"
@@ -85,6 +87,34 @@ TEST_F(StartedWorkers, ThatDieFailAlone) {
   EXPECT_EQ(test::loss_of([&] { sessions.of(configurations[1]); }),
             test::Loss(-1, "while loading, the worker exited with 3"));
   EXPECT_EQ(sessions.of(configurations[2]).facts().kernels, "of worker 3");
+}
+
+// Each answers its run once both have been asked, and run() takes that answer.
+TEST_F(StartedWorkers, RunAtTheSameTime) {
+  Sample seven;
+  seven.sequences = 7;
+  const std::string sample = OrderedJson{{"ok", true}, {"sample", to_json(seven)}}.dump();
+  const std::string script =
+      "read line; say \"$facts\"; while read line; do printf '%s\\n' \"$line\" >>$2/asked$1; "
+      "case $line in *warm-up*) : >$2/$1; for i in 1 2; do wait_for $2/$i; done; say '" +
+      sample + "';; *) say \"$facts\";; esac; done";
+  const auto first = start(script, 1)->finish(), second = start(script, 2)->finish();
+  Case spec;
+  spec.label = "warm-up";
+  spec.prompts = {"a"};
+  first->begin_run(spec);
+  EXPECT_THROW(first->facts(), std::logic_error) << "its answer would be taken for the run's";
+  second->begin_run(spec);
+  for (const auto& session : {first.get(), second.get()}) {
+    EXPECT_EQ(session->run(spec).sequences, 7);
+    EXPECT_EQ(session->facts().kernels.substr(0, 9), "of worker");
+  }
+  for (const char* file : {"asked1", "asked2"}) {
+    std::istringstream lines(test::read_file(folder_ / file));
+    std::vector<std::string> ops;
+    for (std::string line; std::getline(lines, line);) ops.push_back(OrderedJson::parse(line)["op"]);
+    EXPECT_EQ(ops, (std::vector<std::string>{"run", "facts"}));
+  }
 }
 
 TEST_F(StartedWorkers, ArePreparedBeforeTheyLoad) {
@@ -180,6 +210,43 @@ TEST(PreparedDevice, IsAskedForByARequestThatChangesNoAnswer) {
   OrderedJson misspelt = request("prepare");
   misspelt["config"] = 1;
   EXPECT_EQ(OrderedJson::parse(prepared.answer(misspelt.dump()))["ok"], false);
+}
+
+TEST(ServedGpu, IsSharedByTheModelsOfOnePlace) {
+  cuda::EmulatedDevice device;
+  device.facts.processors = 1;
+  std::vector<std::shared_ptr<Backend>> shared, used;
+  WorkerServer server({}, [&](const auto&, const RunConfig& config, LoadOptions options) {
+    shared.push_back(options.shared_backend);
+    if (options.shared_backend == nullptr && config.device->kind == Device::Kind::cuda)
+      options.shared_backend = make_cuda_backend(*config.device, cuda::make_emulated_runtime(device));
+    LoadedModel loaded =
+        load_model_and_tokenizer({test::fixture_model("llama_grouped").string()}, config, options);
+    used.push_back(loaded.model->shared_backend());
+    return loaded;
+  });
+  const auto load = [&](const std::string& key, const std::string& device_name, Preset precision) {
+    RunConfig config;
+    config.device = device_from_name(device_name);
+    config.precision = precision;
+    config.tune = Tune::off;
+    const OrderedJson request{{"op", "load"},
+                              {"key", key},
+                              {"candidates", {"m"}},
+                              {"configuration", to_json(config)},
+                              {"needs_tokenizer", false}};
+    const OrderedJson answer = OrderedJson::parse(server.answer(request.dump()));
+    EXPECT_EQ(answer["ok"], true) << answer;
+  };
+  load("a", "cuda:0", Preset::float16);
+  load("b", "cuda:0", Preset::int8_dynamic);
+  load("c", "cuda:1", Preset::float16);
+  load("d", "cpu", Preset::float32);
+  load("e", "cpu", Preset::float32);
+  ASSERT_EQ(shared.size(), 5U);
+  EXPECT_EQ(shared[0], nullptr);
+  EXPECT_EQ(shared[1], used[0]);
+  for (const std::size_t other : {2, 3, 4}) EXPECT_EQ(shared[other], nullptr) << other;
 }
 
 TEST(PreparedDevice, IsTakenOnceByItsConfiguration) {

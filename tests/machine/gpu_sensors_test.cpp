@@ -11,8 +11,13 @@ namespace {
 class FakeSensors : public GpuSensors {
  public:
   GpuIdentity identity() override { return {"fake", "1", 1980, 700}; }
-  GpuReading read() override { return reading; }
+  GpuReading read() override {
+    ++readings;
+    return reading;
+  }
+  std::optional<double> joules() override { return reading.joules; }
   std::vector<GpuProcess> processes() override { return running; }
+  int readings = 0;
   GpuReading reading{.sm_mhz = 1980, .memory_mhz = 2619, .watts = 300, .celsius = 50, .joules = 1000.0};
   std::vector<GpuProcess> running{{getpid(), {1}}, {getppid(), {2}}};
 };
@@ -53,6 +58,17 @@ TEST(GpuWatch, TellsWhatHappened) {
   std::string why;
   EXPECT_FALSE(watch.joules(why));
   EXPECT_NE(why.find("shorter than 2 s"), std::string::npos);
+}
+
+// Each reading asks the driver for six numbers, beside every run.
+TEST(GpuWatch, ReadsAllNumbersOnceARun) {
+  FakeSensors sensors;
+  const GpuWatch watch(&sensors);
+  EXPECT_EQ(sensors.readings, 0);
+  watch.use();
+  std::string why;
+  watch.joules(why);
+  EXPECT_EQ(sensors.readings, 1);
 }
 
 TEST(GpuUse, CountsEveryReadingOfThePowerAlike) {

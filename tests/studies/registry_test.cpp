@@ -265,6 +265,32 @@ double fake_latency(const RunConfig&, const Case& spec) {
   return spec.label.ends_with("slow") ? 0.12 : 0.1;
 }
 
+// What the trade-off has loaded scores texts and tasks before another study ends it.
+TEST(RunStudies, ScoreRightBehindTheTradeoff) {
+  Sessions sessions = test::fake_sessions(fake_latency);
+  std::vector<std::string> log;
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.sweep.repeats = 1;
+  const auto order_of = [&](const std::vector<std::string>& names) {
+    std::vector<Study> all;
+    for (const std::string& name : names) all.push_back(fake_study(name, log));
+    std::vector<PlannedStudy> plan;
+    for (const Study& study : all) plan.push_back({&study, NoOptions{}});
+    log.clear();
+    const ExperimentResult result = run_studies(context, plan);
+    EXPECT_EQ(result.rows.size(), 2 * names.size());
+    for (std::size_t i = 0; i < names.size(); ++i)  // shown as they were planned
+      EXPECT_EQ(result.rows[2 * i].label, names[i] + " fast");
+    return log;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(order_of({"noise", "trade-off", "lengths", "perplexity", "edge", "task", "other"}),
+            (Names{"noise", "trade-off", "perplexity", "task", "lengths", "edge", "other"}));
+  EXPECT_EQ(order_of({"lengths", "task", "trade-off"}), (Names{"lengths", "task", "trade-off"}));
+  EXPECT_EQ(order_of({"lengths", "task", "perplexity"}), (Names{"lengths", "task", "perplexity"}));
+}
+
 // A stop between two studies: what the first has found is kept, and the second does not begin.
 TEST(RunStudies, StopsBetweenTwoStudies) {
   Sessions sessions = test::fake_sessions(fake_latency);

@@ -16,7 +16,9 @@ namespace assay::test {
 
 struct Starts {
   std::vector<std::string> log;  // "start 1", "prepare 1", "wait 1", "load 1", "finish 1", "end 1", "make 1"
-  std::function<void(int threads, int number)> on_finish = [](int, int) {};  // throws what fails
+  std::function<void(int threads, int number)> on_finish = [](int, int) {};         // throws what fails
+  std::function<void(const std::string& name)> on_run = [](const std::string&) {};  // the same
+  double run_s = 1;
   std::map<int, int> numbers;  // how many were made, by configuration
   int at_once = 2;
   bool is_worth_preparing = true;
@@ -25,7 +27,7 @@ struct Starts {
 class LoggedSession : public FakeSession {
  public:
   LoggedSession(Starts& starts, const RunConfig& configuration, double load_s)
-      : FakeSession(configuration, [](const RunConfig&, const Case&) { return 1.0; }),
+      : FakeSession(configuration, [&starts](const RunConfig&, const Case&) { return starts.run_s; }),
         starts_(starts),
         name_(std::to_string(*configuration.threads)),
         load_s_(load_s) {}
@@ -40,8 +42,13 @@ class LoggedSession : public FakeSession {
     return FakeSession::first_run(spec);
   }
   Sample run(const Case& spec) override {
-    starts_.log.push_back("run " + name_);
+    starts_.log.push_back((std::exchange(is_running_, false) ? "wait for run " : "run ") + name_);
+    starts_.on_run(name_);
     return FakeSession::run(spec);
+  }
+  void begin_run(const Case&) override {
+    starts_.log.push_back("begin run " + name_);
+    is_running_ = true;
   }
   void begin_end() override { starts_.log.push_back("end " + name_); }
 
@@ -49,6 +56,7 @@ class LoggedSession : public FakeSession {
   Starts& starts_;
   const std::string name_;
   const double load_s_;
+  bool is_running_ = false;
 };
 
 class LoggedStart : public StartedSession {
@@ -60,13 +68,19 @@ class LoggedStart : public StartedSession {
         number_(starts.numbers[threads_]++) {
     log("start");
   }
-  void begin_prepare() override { log("prepare"); }
-  void wait_prepared() override { log("wait"); }
+  void begin_prepare() override {
+    log("prepare");
+    is_preparing_ = true;
+  }
+  void wait_prepared() override {
+    if (std::exchange(is_preparing_, false)) log("wait");
+  }
   void begin_load() override {
     if (!std::exchange(is_loading_, true)) log("load");
   }
   std::unique_ptr<Session> finish() override {
     begin_load();
+    is_preparing_ = false;
     log("finish");
     starts_.on_finish(threads_, number_);
     return std::make_unique<LoggedSession>(starts_, configuration_, 1 + number_);
@@ -79,7 +93,7 @@ class LoggedStart : public StartedSession {
   Starts& starts_;
   const RunConfig configuration_;
   const int threads_, number_;
-  bool is_loading_ = false;
+  bool is_preparing_ = false, is_loading_ = false;
 };
 
 inline RunConfig config_of_threads(int threads) {

@@ -109,12 +109,13 @@ bool ChildProcess::write_line(const std::string& line) {
 ChildProcess::Answer ChildProcess::read_line(Seconds at_most, const std::function<bool()>& should_stop) {
   const TimePoint begin = Clock::now();
   if (end_begun_) return {End::closed, ""};
-  for (;;) {
-    if (const std::size_t end = read_.find('\n'); end != std::string::npos) {
+  for (std::size_t searched = 0;;) {
+    if (const std::size_t end = read_.find('\n', searched); end != std::string::npos) {
       Answer answer{End::line, read_.substr(0, end)};
       read_.erase(0, end + 1);
       return answer;
     }
+    searched = read_.size();  // a long answer comes in thousands of parts
     if (should_stop && should_stop()) return {End::stopped, ""};
     const double left = at_most.value > 0 ? at_most.value - elapsed(begin, Clock::now()).value : 1;
     if (left <= 0) return {End::timed_out, ""};

@@ -171,8 +171,9 @@ Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::option
 }
 
 Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
-  // A device's events resolve a microsecond, and each run of a case waits for this.
-  if (pool_ == nullptr) return device_peaks(backend_, working_set, precision_, {each.value / 2});
+  // A device's events resolve a microsecond, and each run of a case waits for this: a millisecond is enough.
+  constexpr double kOfDevice = 1.0 / 8;
+  if (pool_ == nullptr) return device_peaks(backend_, working_set, precision_, {kOfDevice * each.value});
   Peaks peaks = host_peaks(probe_for(working_set), *pool_, product_, each);
   if (pool_->size() > 1) peaks.round_trip = phase_round_trip(*pool_, {0.001});
   return peaks;

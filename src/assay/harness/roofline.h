@@ -64,8 +64,8 @@ class Roofline {
     double seconds(const Cost& cost) const;
     bool is_memory_bound(const Cost& cost) const;
   };
-  // Takes two to three times `each`. `working_set`: the bytes that a step reads; a probe
-  // reads about as many (within an eighth of an octave), 1 GiB at most.
+  // Takes two to three times `each`, on a GPU less than once. `working_set`: the bytes that a step reads; a
+  // probe reads about as many (within an eighth of an octave), 1 GiB at most.
   Peaks measure(Bytes working_set, Seconds each = {0.008});
   Bytes held() const;  // by the probes' buffers
 
@@ -79,7 +79,7 @@ class Roofline {
   std::map<std::int64_t, std::unique_ptr<ReadProbe>> probes_;
 };
 
-// What a device, or a probe and the products of a pool's threads, reach. Takes about twice `each`.
+// What a device, or a probe and the products of a pool's threads, reach. Takes twice to five times `each`.
 Roofline::Peaks device_peaks(Backend& backend, Bytes working_set, const Precision& precision, Seconds each);
 Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<PeakInstruction>& product,
                            Seconds each);

@@ -58,6 +58,9 @@ class Session {
   virtual SessionFacts facts() = 0;
   virtual FirstRun first_run(const Case& spec) = 0;
   virtual Sample run(const Case& spec) = 0;
+  // Asks for a run and returns, where the session is a process of its own: the next call, which must be run()
+  // of the same case, waits for it. Several warm up side by side. Does nothing in this process.
+  virtual void begin_run(const Case& /*spec*/) {}
   virtual CorpusLosses score(const CorpusRequest& corpus) = 0;
   virtual std::vector<AuditRow> audit(const std::vector<Prompt>& prompts, std::int64_t new_tokens) = 0;
   // Scores the items of a file. Throws Error for one that cannot be read, and for a session that has no

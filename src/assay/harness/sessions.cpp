@@ -2,6 +2,7 @@
 
 #include <new>
 #include <set>
+#include <utility>
 
 #include "assay/base/error.h"
 #include "assay/harness/journal.h"
@@ -109,14 +110,20 @@ void Sessions::keep_only(const std::vector<RunConfig>& configurations) {
   std::erase_if(live_, [&](const auto& entry) { return kept.count(entry.first) == 0; });
 }
 
-void Sessions::end_live() {
+void Sessions::begin_end_live() {
   for (const auto& [key, session] : live_) session->begin_end();  // all, before the first is waited for
-  live_.clear();
+  wait_ended();
+  ending_ = std::exchange(live_, {});
+}
+
+void Sessions::wait_ended() {
+  ending_.clear();
 }
 
 void Sessions::end_all() {
   for (const auto& [key, session] : live_) session->begin_end();
   end_prepared();
+  wait_ended();
   live_.clear();
 }
 

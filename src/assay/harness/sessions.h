@@ -55,9 +55,22 @@ class Sessions {
   // are prepared: of() takes them later. Up to `each` of them, but no more than may start at the same time.
   // Starts only what is predicted to fit together. Call it while nothing is measured.
   void prepare(const std::vector<RunConfig>& configurations, int each = 1);
+  // The same in two parts: what is loaded in between need not wait for the others.
+  void begin_prepare(const std::vector<RunConfig>& configurations, int each);
+  void wait_prepared();
   // Makes their sessions side by side, as many as fit together. What fails, or does not fit, and everything
-  // behind it in the list is left to of(), which makes it with no other beside it.
-  void load(const std::vector<RunConfig>& configurations);
+  // behind it in the list is left to of(), which makes it with no other beside it. `on_loaded` is called as
+  // soon as a session is there, while others may load.
+  void load(const std::vector<RunConfig>& configurations,
+            const std::function<void(const RunConfig&)>& on_loaded = {});
+  // The same. Of those that start by waiting each then runs its case, while others start: the first run of a
+  // process loads kernels and records graphs. At most one case for each configuration; returns those that
+  // ran. One that fails loses its session.
+  std::vector<const Case*> load_and_run(const std::vector<RunConfig>& configurations,
+                                        const std::vector<const Case*>& cases, const ShouldStop& should_stop);
+  bool is_known(const RunConfig& configuration) const { return facts_.count(configuration.key()) > 0; }
+  // Whether they warm up and end while others start (SideBySide::is_worth_preparing).
+  bool starts_by_waiting(const RunConfig& configuration) const;
   // Ends the processes of prepare() that were not needed.
   void end_prepared();
   // Makes sessions that live together in one process, beside those of of(). Throws WorkerLost where that
@@ -80,7 +93,9 @@ class Sessions {
   // Ends all other sessions, for their memory.
   void keep_only(const std::vector<RunConfig>& configurations);
   // The next use of each makes it again. Keeps what prepare() started.
-  void end_live();
+  // Those that start by waiting end while such others start, until somebody waits for it.
+  void begin_end_live();
+  void wait_ended();
   void end_all();  // that too
   // Cuts cases into groups whose configurations fit the budget together, the first configuration in each.
   std::vector<std::vector<RunConfig>> groups(const std::vector<RunConfig>& configurations) const;
@@ -98,6 +113,9 @@ class Sessions {
   std::unique_ptr<StartedSession> take_prepared(const std::string& key);  // null where there is none
   std::ptrdiff_t prepared() const;
   double held_share() const;
+  double share_of(const std::string& key) const;
+  // Waits for those that end where their memory or processor may be needed.
+  void make_room(const std::vector<RunConfig>& configurations);
   bool has_failed(const std::string& key) const { return failures_.count(key) > 0; }
 
   SessionMaker make_;
@@ -109,6 +127,7 @@ class Sessions {
   SideBySide side_by_side_;
   // By the configuration's key.
   std::map<std::string, std::unique_ptr<Session>> live_;
+  std::map<std::string, std::unique_ptr<Session>> ending_;
   std::map<std::string, std::vector<std::unique_ptr<StartedSession>>> prepared_;
   std::map<std::string, double> shares_;  // the memory that each live or prepared one was predicted to take
   std::map<std::string, SessionFacts> facts_;

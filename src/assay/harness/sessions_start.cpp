@@ -1,4 +1,5 @@
 // Sessions that are started and loaded side by side.
+#include <algorithm>
 #include <deque>
 
 #include "assay/base/error.h"
@@ -18,15 +19,31 @@ void end_together(Started& all) {
 
 }  // namespace
 
+double Sessions::share_of(const std::string& key) const {
+  const auto at = shares_.find(key);
+  return at == shares_.end() ? 0 : at->second;
+}
+
 double Sessions::held_share() const {
-  const auto share = [&](const std::string& key) {
-    const auto at = shares_.find(key);
-    return at == shares_.end() ? 0 : at->second;
-  };
   double held = 0;
-  for (const auto& [key, session] : live_) held += share(key);
-  for (const auto& [key, all] : prepared_) held += static_cast<double>(all.size()) * share(key);
+  for (const auto& [key, session] : live_) held += share_of(key);
+  for (const auto& [key, all] : prepared_) held += static_cast<double>(all.size()) * share_of(key);
   return held;
+}
+
+void Sessions::make_room(const std::vector<RunConfig>& configurations) {
+  double all = held_share();
+  for (const auto& [key, session] : ending_) all += share_of(key);
+  bool all_wait = true;
+  for (const RunConfig& configuration : configurations) {
+    all += share_of(configuration.key());
+    all_wait = all_wait && starts_by_waiting(configuration);
+  }
+  if (all > 1 || !all_wait) wait_ended();
+}
+
+bool Sessions::starts_by_waiting(const RunConfig& configuration) const {
+  return can_start_side_by_side() && side_by_side_.is_worth_preparing(configuration);
 }
 
 std::ptrdiff_t Sessions::prepared() const {
@@ -63,8 +80,19 @@ std::unique_ptr<StartedSession> Sessions::started(const RunConfig& configuration
 }
 
 void Sessions::prepare(const std::vector<RunConfig>& configurations, int each) {
+  begin_prepare(configurations, each);
+  wait_prepared();
+}
+
+void Sessions::wait_prepared() {
+  for (const auto& [key, all] : prepared_)
+    for (const auto& each : all) each->wait_prepared();
+}
+
+void Sessions::begin_prepare(const std::vector<RunConfig>& configurations, int each) {
   if (!side_by_side_.start) return;
   find_shares(configurations);
+  make_room(configurations);
   double held = held_share();
   std::deque<StartedSession*> preparing;
   const auto wait_for_first = [&] {
@@ -92,16 +120,17 @@ void Sessions::prepare(const std::vector<RunConfig>& configurations, int each) {
         has_room = prepare_one(configurations[i], number);
   } catch (const Error&) {  // what is wrong shows in of()
   }
-  while (!preparing.empty()) wait_for_first();
 }
 
-void Sessions::load(const std::vector<RunConfig>& configurations) {
+void Sessions::load(const std::vector<RunConfig>& configurations,
+                    const std::function<void(const RunConfig&)>& on_loaded) {
   if (!side_by_side_.start) return;
   std::vector<RunConfig> wanted;
   for (const RunConfig& configuration : configurations)
     if (!is_live(configuration) && !has_failed(configuration.key())) wanted.push_back(configuration);
   if (wanted.size() < 2) return;  // which of() makes as fast
   find_shares(wanted);
+  make_room(wanted);
   double held = held_share();
   std::deque<std::unique_ptr<StartedSession>> loading;
   bool is_full = false;
@@ -127,10 +156,31 @@ void Sessions::load(const std::vector<RunConfig>& configurations) {
       if (const auto at = facts_.find(key); at != facts_.end()) facts.model.load_s = at->second.model.load_s;
       facts_[key] = std::move(facts);
       live_[key] = std::move(session);
+      if (on_loaded) on_loaded(wanted[i]);
     }
   } catch (const Error&) {  // made again by of(), which says what is wrong
     end_together(loading);
   }
+}
+
+std::vector<const Case*> Sessions::load_and_run(const std::vector<RunConfig>& configurations,
+                                                const std::vector<const Case*>& cases,
+                                                const ShouldStop& should_stop) {
+  const auto succeeds = [&](const RunConfig& configuration, const std::function<void()>& action) {
+    const Attempt::End end = attempt(configuration, action, should_stop).end;
+    if (end == Attempt::End::failed) drop(configuration);
+    return end == Attempt::End::done;
+  };
+  std::vector<const Case*> running, ran;
+  load(configurations, [&](const RunConfig& loaded) {
+    const auto own = std::find_if(cases.begin(), cases.end(),
+                                  [&](const Case* each) { return each->configuration == loaded; });
+    if (own == cases.end() || !starts_by_waiting(loaded)) return;
+    if (succeeds(loaded, [&] { of(loaded).begin_run(**own); })) running.push_back(*own);
+  });
+  for (const Case* each : running)
+    if (succeeds(each->configuration, [&] { of(each->configuration).run(*each); })) ran.push_back(each);
+  return ran;
 }
 
 std::unique_ptr<Session> Sessions::made(const RunConfig& configuration) {

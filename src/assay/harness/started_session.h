@@ -28,7 +28,8 @@ class StartedSession {
 // How sessions are started side by side. All functions are of a configuration.
 struct SideBySide {
   std::function<std::unique_ptr<StartedSession>(const RunConfig&)> start = {};  // empty: never
-  // Whether there is much to prepare.
+  // Whether a process mostly waits for a driver until it is warm, as on a GPU. It is prepared before its
+  // turn, and warms up and ends while others start.
   std::function<bool(const RunConfig&)> is_worth_preparing = [](const RunConfig&) { return false; };
   // How many may start or load at the same time.
   std::function<int(const RunConfig&)> at_once = [](const RunConfig&) { return 1; };

@@ -17,6 +17,8 @@ namespace {
 // In one process, where an interval is that of its rounds.
 constexpr int kMinInOneProcess = static_cast<int>(statistics::kMinForInterval);
 constexpr int kMaxInOneProcess = 200;
+// Another warm-up of a run that is shorter costs little.
+constexpr double kShort_s = 0.25;
 
 class SweepRun {
  public:
@@ -111,13 +113,14 @@ class SweepRun {
     if (!sessions_.have_processes())
       sessions_.keep_only(group);
     else if (!options_.is_in_series)
-      sessions_.end_live();
+      sessions_.begin_end_live();
     warmed_up_.clear();
     const TimePoint begin = options_.clock();
     // What is loaded first may get better pages.
     std::vector<CaseResult*> order = members;
     if (replicate > 0) shuffle(order);
     start_side_by_side(order, replicate);
+    sessions_.wait_ended();
     for (CaseResult* c : order) {
       if (stopped()) return;
       // The first case of all is what the others are compared with.
@@ -142,9 +145,25 @@ class SweepRun {
       if (std::find(wanted.begin(), wanted.end(), c->spec.configuration) == wanted.end())
         wanted.push_back(c->spec.configuration);
     show(fmt::format("{}: starting {} processes", name_, wanted.size()), replicate, 0);
-    sessions_.prepare(wanted, plan_ && !has_groups_ ? plan_->processes - replicate : 1);
+    sessions_.begin_prepare(wanted, plan_ && !has_groups_ ? plan_->processes - replicate : 1);
     if (std::all_of(order.begin(), order.end(), [&](const CaseResult* c) { return was_begun_.count(c) > 0; }))
-      sessions_.load(wanted);
+      load_and_warm_up(order, wanted);
+    sessions_.wait_prepared();
+  }
+
+  // What warms a process up beside the others that start, where its runs are short.
+  void load_and_warm_up(const std::vector<CaseResult*>& order, const std::vector<RunConfig>& wanted) {
+    std::vector<const Case*> runs;
+    for (const RunConfig& configuration : wanted) {
+      const CaseResult& first = **std::find_if(order.begin(), order.end(), [&](const CaseResult* c) {
+        return c->spec.configuration == configuration;
+      });
+      if (!first.spec.is_measured_once && !first.samples.empty() &&
+          first.samples.rbegin()->second.total_latency_s < kShort_s)
+        runs.push_back(&first.spec);
+    }
+    const std::vector<const Case*> ran = sessions_.load_and_run(wanted, runs, options_.should_stop);
+    for (CaseResult* c : order) c->warm_ups += static_cast<int>(std::count(ran.begin(), ran.end(), &c->spec));
   }
 
   // Whether a journal holds all that would be measured.
@@ -221,7 +240,7 @@ class SweepRun {
                                   {"label", c.spec.label}});  // for `assay run --watch`
     }
     if (c.spec.is_measured_once) return;
-    constexpr double kLong_s = 1.5, kShort_s = 0.25, kSteady = 0.1;
+    constexpr double kLong_s = 1.5, kSteady = 0.1;
     double last = c.samples.empty() ? c.first.seconds : c.samples.rbegin()->second.total_latency_s;
     if (is_session_warm && last >= kShort_s) return;
     const int most = is_first || !is_session_warm ? 3 : 1;

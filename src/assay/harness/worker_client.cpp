@@ -4,7 +4,9 @@
 #include <exception>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -148,7 +150,12 @@ class WorkerSession : public Session {
     return ask({{"op", "first_run"}, {"case", to_json(spec)}}, "first_run", first_run_from_json);
   }
   Sample run(const Case& spec) override {
-    return ask({{"op", "run"}, {"case", to_json(spec)}}, "sample", sample_from_json);
+    if (!std::exchange(is_running_, false)) send_run(spec);
+    return receive("sample", sample_from_json);
+  }
+  void begin_run(const Case& spec) override {
+    send_run(spec);
+    is_running_ = true;
   }
   CorpusLosses score(const CorpusRequest& corpus) override {
     return ask({{"op", "score"},
@@ -208,9 +215,11 @@ class WorkerSession : public Session {
     return receive(member, read);
   }
   void send(OrderedJson request) {
+    if (is_running_) throw std::logic_error("a run was begun and not waited for");
     if (!key_.empty()) request["key"] = key_;
     process_->send(std::move(request));
   }
+  void send_run(const Case& spec) { send({{"op", "run"}, {"case", to_json(spec)}}); }
   template <typename Read>
   std::invoke_result_t<const Read&, const JsonReader&> receive(const char* member, const Read& read) {
     const OrderedJson answer = process_->receive();
@@ -222,7 +231,8 @@ class WorkerSession : public Session {
   }
 
   std::shared_ptr<WorkerProcess> process_;
-  std::string key_;  // empty: the only model
+  std::string key_;          // empty: the only model
+  bool is_running_ = false;  // by begin_run()
 };
 
 class StartedWorker : public StartedSession {

@@ -199,6 +199,14 @@ GpuSensors* HeldModel::sensors() {
   return sensors_.get();
 }
 
+std::shared_ptr<Backend> HeldModel::gpu_for(const RunConfig& configuration) const {
+  const RunConfig& own = loaded_.config;
+  const bool is_same_place = own.device == configuration.device && own.cuda_gemm == configuration.cuda_gemm &&
+                             own.tune == configuration.tune;
+  const std::shared_ptr<Backend>& backend = loaded_.model->shared_backend();
+  return is_same_place && backend->device().kind == Device::Kind::cuda ? backend : nullptr;
+}
+
 OrderedJson HeldModel::summary() const {
   const Model& model = *loaded_.model;
   const Program& program = model.program();

@@ -23,6 +23,8 @@ class HeldModel {
   HeldModel(LoadedModel loaded, const ShouldStop& should_stop, Bytes held_before);
 
   Session& session() { return *session_; }
+  // Its GPU, for another model of this process that runs in the same place; null for others, and on a CPU.
+  std::shared_ptr<Backend> gpu_for(const RunConfig& configuration) const;
   // What "load" with a model's name answers.
   nlohmann::ordered_json summary() const;
   // Answers prefill, decode, logits, profile and roofline; null where `op` is none of them. Throws Error.

@@ -157,6 +157,11 @@ OrderedJson WorkerServer::State::load_configuration(std::unique_ptr<HeldModel>& 
     options.constants = std::make_shared<const KernelConstants>(constants_from_json(request.at("constants")));
   const RunConfig configuration = run_config_from_json(request.at("configuration"));
   options.shared_backend = prepared.take_backend(configuration);
+  // Models of one process take turns: each with pinned memory and a library handle of its own only loads
+  // longer.
+  for (const auto& [key, held] : models)
+    if (options.shared_backend == nullptr && held != nullptr)
+      options.shared_backend = held->gpu_for(configuration);
   hold(place, request.at("candidates").texts(), configuration, options);
   return answer_request(place->session(), "facts", request);
 }

@@ -74,13 +74,18 @@ class Nvml final : public GpuSensors {
     if (nvml_.clock(device_, kMemoryClock, &value) == 0) reading.memory_mhz = value;
     if (nvml_.power(device_, &value) == 0) reading.watts = value / 1e3;
     if (nvml_.temperature(device_, kGpuTemperature, &value) == 0) reading.celsius = value;
+    reading.joules = joules();
     unsigned long long wide = 0;
-    if (nvml_.energy(device_, &wide) == 0) reading.joules = static_cast<double>(wide) / 1e3;
     if (nvml_.slowdown_reasons(device_, &wide) == 0) {
       reading.is_slowed_by_heat = (wide & (kHeatReasons | kHardwareSlowdown)) != 0;
       reading.is_slowed_by_power = (wide & kPowerReasons) != 0;
     }
     return reading;
+  }
+  std::optional<double> joules() override {
+    unsigned long long wide = 0;
+    if (nvml_.energy(device_, &wide) != 0) return std::nullopt;
+    return static_cast<double>(wide) / 1e3;
   }
   std::vector<GpuProcess> processes() override {
     NvmlProcess all[64] = {};
@@ -191,7 +196,7 @@ GpuUse& GpuUse::operator+=(const GpuUse& other) {
 }
 
 GpuWatch::GpuWatch(GpuSensors* sensors) : sensors_(sensors), begin_(Clock::now()) {
-  if (sensors_ != nullptr) joules_ = sensors_->read().joules;
+  if (sensors_ != nullptr) joules_ = sensors_->joules();
 }
 
 GpuUse GpuWatch::use() const {
@@ -217,7 +222,7 @@ std::optional<double> GpuWatch::joules(std::string& why_not) const {
     why_not = "a run shorter than 2 s is too short for the GPU's energy counter; use more new tokens";
     return std::nullopt;
   }
-  const std::optional<double> now = sensors_->read().joules;
+  const std::optional<double> now = sensors_->joules();
   if (!now) {
     why_not = "the GPU's driver does not tell its energy";
     return std::nullopt;

@@ -35,6 +35,8 @@ class GpuSensors {
   virtual ~GpuSensors() = default;
   virtual GpuIdentity identity() = 0;
   virtual GpuReading read() = 0;
+  // That of read() alone, where the rest would take time beside each run.
+  virtual std::optional<double> joules() { return read().joules; }
   virtual std::vector<GpuProcess> processes() = 0;  // that compute on it, this one included
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -61,11 +62,14 @@ class Calibrating {
       const auto at =
           observers.try_emplace(in.weight, ObserverOptions{.calibrator = precision_.calibrator}).first;
       const std::vector<float>& smoothing = found_of(in.weight).smoothing;
-      batch.clear();
+      batch.resize(static_cast<std::size_t>(in.rows * in.columns));
       for (std::int64_t row = 0; row < in.rows; ++row) {
-        const float* x = in.x + row * in.stride;
-        for (std::int64_t k = 0; k < in.columns; ++k)
-          batch.push_back(smoothing.empty() ? x[k] : x[k] / smoothing[static_cast<std::size_t>(k)]);
+        const float* const x = in.x + row * in.stride;
+        float* const to = batch.data() + row * in.columns;
+        if (smoothing.empty())
+          std::copy_n(x, in.columns, to);
+        else
+          std::transform(x, x + in.columns, smoothing.begin(), to, std::divides<>());
       }
       require_finite(largest_magnitude(batch), in.weight);
       at->second.observe(batch);

@@ -1,6 +1,8 @@
 #include "assay/studies/registry.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -73,6 +75,22 @@ std::vector<CostedStudy> costs_of(const ExperimentContext& context, const std::v
 
 namespace {
 
+// Scores are taken by the processes that the trade-off has loaded, before others end them.
+void put_scores_behind_tradeoff(std::vector<const PlannedStudy*>& order) {
+  const auto find = [&](auto from, std::string_view name) {
+    return std::find_if(from, order.end(),
+                        [&](const PlannedStudy* planned) { return planned->study->name == name; });
+  };
+  auto place = find(order.begin(), "trade-off");
+  if (place == order.end()) return;
+  ++place;
+  for (const std::string_view name : {"perplexity", "task"})
+    if (const auto own = find(place, name); own != order.end()) {
+      std::rotate(place, own, own + 1);
+      ++place;
+    }
+}
+
 // Where a run may end early, what a decision needs most comes first.
 std::vector<const PlannedStudy*> in_order(const ExperimentContext& context,
                                           const std::vector<PlannedStudy>& plan) {
@@ -104,7 +122,9 @@ bool was_begun_before(const ExperimentContext& context, const std::string& study
 
 ExperimentResult run_studies(ExperimentContext context, const std::vector<PlannedStudy>& plan,
                              const PredictedSeconds& seconds_of) {
-  const std::vector<const PlannedStudy*> applying = in_order(context, plan);
+  const std::vector<const PlannedStudy*> shown = in_order(context, plan);
+  std::vector<const PlannedStudy*> applying = shown;
+  if (!context.choice || context.choice->is_whole()) put_scores_behind_tradeoff(applying);
   std::vector<TimeLeft::Part> parts;
   for (const PlannedStudy* planned : applying) {
     const Study& study = *planned->study;
@@ -116,24 +136,29 @@ ExperimentResult run_studies(ExperimentContext context, const std::vector<Planne
   TimeLeft time_left(std::move(parts), seconds_of != nullptr, context.sweep.on_progress, context.sweep.clock);
   if (applying.size() > 1) context.sweep.on_progress = time_left.teller();
   ExperimentResult result;
+  std::map<const PlannedStudy*, ExperimentResult> found;
+  bool is_interrupted = false;
   for (const PlannedStudy* planned : applying) {
-    result.is_interrupted =
-        result.is_interrupted || (context.sweep.should_stop && context.sweep.should_stop());
-    if (result.is_interrupted) break;
+    is_interrupted = is_interrupted || (context.sweep.should_stop && context.sweep.should_stop());
+    if (is_interrupted) break;
     const bool was_begun = was_begun_before(context, planned->study->name);
     if (planned != applying.front() && context.sweep.is_late() && !was_begun) {
-      result.left_out.push_back(
+      found[planned].left_out.push_back(
           {.study = planned->study->name, .what = "the whole study", .reason = std::string(kSlower)});
       continue;
     }
     time_left.begin(planned->study->name);
     if (context.sweep.journal != nullptr && !was_begun)
       context.sweep.journal->append("study", planned->study->name, true);
-    result.add(planned->study->measure(context, planned->options));
+    ExperimentResult& own = found[planned] = planned->study->measure(context, planned->options);
+    is_interrupted = own.is_interrupted;
   }
+  for (const PlannedStudy* planned : shown)
+    if (const auto own = found.find(planned); own != found.end()) result.add(std::move(own->second));
+  result.is_interrupted = is_interrupted;
   // The comparisons of all studies are judged together, also where the run was interrupted.
   result.judge_all(context.margin);
-  for (const PlannedStudy* planned : applying) append_findings(planned->study->conclude, result);
+  for (const PlannedStudy* planned : shown) append_findings(planned->study->conclude, result);
   merge_quality(result.rows);
   return result;
 }

@@ -28,8 +28,9 @@ struct SessionResult {
   bool is_stopped = false;  // the whole run is
 };
 
-// Starts the processes that measured_once() will need side by side, before the first of them measures. `kind`
-// and `key_of` name what the journal may know already.
+// Starts the processes that measured_once() will need side by side, before the first of them measures, and
+// where they start by waiting loads those whose load has been timed before. `kind` and `key_of` name what the
+// journal may know already.
 template <typename KeyOf>
 void prepare_processes(const ExperimentContext& context, std::vector<RunConfig> configurations,
                        const std::string& kind, KeyOf key_of) {
@@ -37,7 +38,12 @@ void prepare_processes(const ExperimentContext& context, std::vector<RunConfig> 
   if (sweep.is_late() || (sweep.should_stop && sweep.should_stop())) return;
   if (sweep.journal != nullptr)
     std::erase_if(configurations, [&](const RunConfig& c) { return sweep.journal->has(kind, key_of(c)); });
-  context.sessions->prepare(configurations);
+  Sessions& sessions = *context.sessions;
+  sessions.begin_prepare(configurations, 1);
+  std::erase_if(configurations,
+                [&](const RunConfig& c) { return !sessions.starts_by_waiting(c) || !sessions.is_known(c); });
+  sessions.load(configurations);
+  sessions.wait_prepared();
 }
 
 // Whether it is too late to measure what has this kind and key, and an earlier run has not.

@@ -78,18 +78,23 @@ Seconds Probes::time_of(const std::function<void()>& work) {
   return runtime_->between(begin, end);
 }
 
-double Probes::seconds_each(Seconds each, const std::function<void(std::int64_t)>& work) {
+double Probes::seconds_each(Seconds each, std::int64_t& known,
+                            const std::function<void(std::int64_t)>& work) {
   constexpr std::int64_t kMaxRounds = std::int64_t{1} << 40;
-  constexpr double kLeastGrowth = 2, kMostGrowth = 64;  // few rounds are mostly the launch
-  work(1);                                              // kernels are loaded when they first run
-  for (std::int64_t rounds = 1;;) {
+  constexpr double kMostGrowth = 64;  // few rounds are mostly the launch
+  constexpr double kMargin = 1.25;    // so that no second guess is needed
+  constexpr double kMuchLonger = 4;   // than asked: fewer rounds will do
+  if (known == 0) work(1);            // kernels are loaded when they first run
+  for (std::int64_t rounds = std::max<std::int64_t>(1, known);;) {
     const double seconds = time_of([&] { work(rounds); }).value;
-    if (seconds >= each.value || rounds >= kMaxRounds)
+    const double wanted = seconds > 0 ? kMargin * each.value / seconds : kMostGrowth;
+    const auto other =
+        static_cast<std::int64_t>(std::ceil(static_cast<double>(rounds) * std::min(wanted, kMostGrowth)));
+    if (seconds >= each.value || rounds >= kMaxRounds) {
+      known = seconds > kMuchLonger * each.value ? std::max<std::int64_t>(1, other) : rounds;
       return std::min(seconds, time_of([&] { work(rounds); }).value) / static_cast<double>(rounds);
-    const double wanted = seconds > 0 ? 1.1 * each.value / seconds : kMostGrowth;
-    rounds = std::min(kMaxRounds,
-                      static_cast<std::int64_t>(std::ceil(static_cast<double>(rounds) *
-                                                          std::clamp(wanted, kLeastGrowth, kMostGrowth))));
+    }
+    rounds = std::min(kMaxRounds, std::max(rounds + 1, other));
   }
 }
 
@@ -102,7 +107,7 @@ double Probes::bytes_per_second(Bytes working_set, Seconds each) {
                                                                           bytes / 16 / kProbeBlock));
   const OwnedMemory data(runtime_, bytes), sums(runtime_, blocks * kProbeBlock * 4);
   runtime_->fill(data.get(), 0x5a, bytes);
-  const double seconds = seconds_each(each, [&](std::int64_t passes) {
+  const double seconds = seconds_each(each, passes_[bytes], [&](std::int64_t passes) {
     launch(*runtime_, runtime_->step_kernels().read_probe,
            {.grid_x = static_cast<std::uint32_t>(blocks), .block = static_cast<std::uint32_t>(kProbeBlock)},
            ReadProbeArgs{data.get(), bytes, passes, sums.at<std::uint32_t>(0)});
@@ -114,7 +119,7 @@ double Probes::operations_per_second(ProductKind kind, Seconds each) {
   const ProductProbe probe = probe_of(kind);
   const std::int64_t blocks = 4LL * runtime_->facts().processors;
   const OwnedMemory sums(runtime_, blocks * kProbeBlock * 4);
-  const double seconds = seconds_each(each, [&](std::int64_t rounds) {
+  const double seconds = seconds_each(each, rounds_[kind], [&](std::int64_t rounds) {
     launch(*runtime_, runtime_->step_kernels().*probe.kernel,
            {.grid_x = static_cast<std::uint32_t>(blocks), .block = static_cast<std::uint32_t>(kProbeBlock)},
            MultiplyProbeArgs{probe.a, probe.b, rounds, sums.at<float>(0)});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -24,9 +25,10 @@ class Probes {
   explicit Probes(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
 
   // Bytes per second of reading a working set again and again for about this long, one pass at least; of more
-  // than an eighth of the free memory or 4 GB that much. The buffer is taken for the call alone.
+  // than an eighth of the free memory or 4 GB that much. The buffer is taken for the call alone. A second
+  // call begins with as many passes as the first one found to take so long.
   double bytes_per_second(Bytes working_set, Seconds each);
-  // Operations per second of all SMs; a multiplication and an addition are two.
+  // Operations per second of all SMs; a multiplication and an addition are two. Begins as bytes_per_second().
   double operations_per_second(ProductKind kind, Seconds each);
   // From one empty kernel to the next: launched one by one, and as nodes of a graph.
   Seconds launch_time(int launches = 1000);
@@ -35,10 +37,14 @@ class Probes {
  private:
   // The time of `work` by events, after the stream has become idle.
   Seconds time_of(const std::function<void()>& work);
-  // Rounds until they take `each`, which are then timed once more: seconds of one.
-  double seconds_each(Seconds each, const std::function<void(std::int64_t rounds)>& work);
+  // Rounds until they take `each`, which are then timed once more: seconds of one. `known`: how many that
+  // were before, 0 where nobody knows; becomes what they are now.
+  double seconds_each(Seconds each, std::int64_t& known,
+                      const std::function<void(std::int64_t rounds)>& work);
 
   std::shared_ptr<Runtime> runtime_;
+  std::map<std::int64_t, std::int64_t> passes_;  // that reading so many bytes took last
+  std::map<ProductKind, std::int64_t> rounds_;   // the same for multiplying
 };
 
 }  // namespace assay::cuda
