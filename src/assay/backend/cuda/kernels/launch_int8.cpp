@@ -84,7 +84,8 @@ void run_coded_row(Runtime& runtime, const QuantizedLinearArgs& args, const Code
 
 }  // namespace
 
-// A vocabulary's strips are many enough for all warps to have their own.
+// A vocabulary's strips are many enough for all warps to have their own. With two strips of a gate a warp
+// needs the registers of a processor's half.
 std::optional<CodedRowShape> coded_row_shape(const Runtime& runtime, const QuantizedLinearArgs& args,
                                              const LaunchChoice& choice) {
   constexpr std::int64_t kWarps = kThreads / 32;
@@ -97,7 +98,7 @@ std::optional<CodedRowShape> coded_row_shape(const Runtime& runtime, const Quant
     return choice_of == kByRule ? by_rule : choice_of == 1;
   };
   CodedRowShape shape{.has_own_strips = chosen(choice.sums, strips >= kWarps * processors)};
-  shape.is_wide = inputs <= coded_row_held(true) &&
+  shape.is_wide = inputs <= coded_row_held(true) && !(shape.has_own_strips && args.linear.to.gated > 0) &&
                   chosen(choice.loads, strips > (shape.has_own_strips ? 2 * kWarps : 2) * processors);
   const std::int64_t blocks = shape.has_own_strips ? (strips + kWarps - 1) / kWarps : strips;
   shape.blocks = count_of(std::min(blocks, (shape.is_wide ? 3 : 2) * processors));

@@ -203,7 +203,9 @@ void add_coded_row(Kernel<QuantizedLinearArgs> (&k)[2][2]) {
   k[0][0] = {"coded_row_int8", device::coded_row_int8<kStrips, AreNormed, false, false>};
   k[0][1] = {"coded_row_int8<wide>", device::coded_row_int8<kStrips, AreNormed, false, true>};
   k[1][0] = {"coded_row_int8<strips of warps>", device::coded_row_int8<kStrips, AreNormed, true, false>};
-  k[1][1] = {"coded_row_int8<strips of warps, wide>", device::coded_row_int8<kStrips, AreNormed, true, true>};
+  if constexpr (!IsGated)
+    k[1][1] = {"coded_row_int8<strips of warps, wide>",
+               device::coded_row_int8<kStrips, AreNormed, true, true>};
 }
 
 inline void add_int8_multiplications(Kernels& k) {
