@@ -29,8 +29,8 @@ struct Neighbours {
     bool is_behind_gate = false;
   };
   std::vector<std::optional<Producer>> producers;
-  // Whether a multiplication, or an embedding, leaves moments of its rows, of which the norm behind it is made in the product
-  // behind that; the last operation leaves those of the LM head's norm.
+  // Whether a multiplication, or an embedding, leaves moments of its rows, of which the norm behind it is
+  // made in the product behind that; the last operation leaves those of the LM head's norm.
   std::vector<bool> leaves_moments;
   // Whether a multiplication of few rows lets the kernel behind it start before it waits itself. Those behind
   // the first attention do: what kernels read before they wait (places of rows, pages, older keys and values)
