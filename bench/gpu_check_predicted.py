@@ -11,10 +11,10 @@ def gpu_of(device_name):
     return next((name for part, name in GPUS.items() if part in device_name), None)
 
 
-def predict(options, model, precision, gpu, past, seconds):
-    """The kernels of a step, or None where nothing is predicted."""
-    code, said = run([options.program, "inspect", model, "--precision", precision, "--gpu", gpu, "--past", past, "--json",
-                      "--quiet"], seconds)  # fmt: skip
+def predict(options, model, precision, head, gpu, past, seconds):
+    """The kernels of a step, or None where nothing is predicted; `head`: the format of its LM head, or None."""
+    code, said = run([options.program, "inspect", model, "--precision", precision, *(["--quantize-head", head] if head else []),
+                      "--gpu", gpu, "--past", past, "--json", "--quiet"], seconds)  # fmt: skip
     return json.loads(said)["gpu_step"]["kernels"] if code == 0 else None
 
 

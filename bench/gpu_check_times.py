@@ -119,7 +119,7 @@ def time_one(report, name, worker, energy, is_whole):
 
 # Nodes of a decode step: their times by differences of its graph, their registers by Nsight Compute.
 
-OF_NODES, PAST = ("bfloat16", "int8-dynamic", "nf4"), 64
+OF_NODES, PAST = ("bfloat16", "int8-dynamic, head int8", "nf4, head nf4"), 64
 
 
 def check_nodes(options, report, limit):
@@ -132,13 +132,13 @@ def check_nodes(options, report, limit):
         report.skip("predictions of nodes", "the stage `device` did not run, or `inspect --gpu` does not know this GPU")
     shapes = list(shapes_of(options))
     for shape, model in shapes:
-        for precision in OF_NODES:
-            name = f"{shape} {precision}"
+        for configuration in OF_NODES:
+            name, (precision, config) = f"{shape} {configuration}", CONFIGURATIONS[configuration]
             if limit.is_over():
                 report.skip(name, "no time was left")
                 continue
             try:
-                with Worker(options, model, precision) as worker:
+                with Worker(options, model, precision, **config) as worker:
                     past = min(PAST, worker.facts["context"] // 2)
                     profile = worker.ask(op="profile", ids=[list(range(5, 5 + past))], new_tokens=1)
             except (RuntimeError, OSError) as error:
@@ -147,7 +147,8 @@ def check_nodes(options, report, limit):
             if "step_s" not in profile:
                 report.add(name, False, error="the device replayed no graph")
                 continue
-            predicted = predict(options, model, precision, gpu, past, limit.left()) if gpu else None
+            head = config.get("quantize_head")
+            predicted = predict(options, model, precision, head, gpu, past, limit.left()) if gpu else None
             add_nodes(report, name, profile, predicted, device)
     check_registers(options, report, limit, reversed(shapes))
 
@@ -195,13 +196,14 @@ def check_registers(options, report, limit, shapes):
         if shape == "llama-8b":
             report.skip(f"{shape} registers", "ncu takes longer than this stage has")
             continue
-        for precision in OF_NODES:
-            name = f"{shape} {precision}"
+        for configuration in OF_NODES:
+            name, (precision, config) = f"{shape} {configuration}", CONFIGURATIONS[configuration]
+            head = ["--quantize-head", config["quantize_head"]] if config else []
             if limit.is_over():
                 report.skip(f"{name} registers", "no time was left")
                 continue
             code, said = run([tool, "--clock-control", "none", "--graph-profiling", "node", "--metrics", ",".join(METRICS), "--csv",
-                              options.program, "generate", model, "--ids", "5,6,7,8,9", "-n", 5, "--precision", precision,
+                              options.program, "generate", model, "--ids", "5,6,7,8,9", "-n", 5, "--precision", precision, *head,
                               "--device", options.device, "--json", "--quiet"], limit.left())  # fmt: skip
             steps = decode_steps(read_launches(said)) if code == 0 else []
             if not steps:

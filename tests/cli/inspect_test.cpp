@@ -188,5 +188,29 @@ TEST(CliInspect, PredictsTheKernelsOfAttention) {
   EXPECT_EQ(launches(model_fixture("llama_grouped"), "bfloat16", "1", "rotary"), 0);
 }
 
+// The LM head of the step, which is not quantized unless that is asked for.
+TEST(CliInspect, PredictsAQuantizedLmHead) {
+  const auto step_of = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"inspect", demo_model(), "--gpu", "h200", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(arguments);
+    expect_success(result);
+    return nlohmann::json::parse(result.out)["gpu_step"];
+  };
+  const auto head_bytes = [](const nlohmann::json& step) {
+    for (const auto& kernel : step["kernels"])
+      if (kernel["name"] == "lm_head") return kernel["bytes"].get<double>();
+    return 0.0;
+  };
+  const nlohmann::json as_it_is = step_of({"--precision", "nf4"}),
+                       quantized = step_of({"--precision", "nf4", "--quantize-head", "nf4"});
+  EXPECT_EQ(quantized["precision"], "nf4+head:nf4, dtype float16");
+  EXPECT_GT(head_bytes(quantized), 0);
+  EXPECT_LT(3 * head_bytes(quantized), head_bytes(as_it_is));
+  expect_failure(run_program({"inspect", demo_model(), "--gpu", "h200", "--precision", "bfloat16",
+                              "--quantize-head", "nf4"}),
+                 2, {"--quantize-head: it applies to a quantized precision, not to bfloat16"});
+}
+
 }  // namespace
 }  // namespace assay::test

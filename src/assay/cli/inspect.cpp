@@ -28,7 +28,7 @@ struct InspectFlags {
   std::string model;
   GpuStep step;
   std::string precision = "bfloat16";
-  RunConfig config;  // its recipe alone
+  RunConfig config;  // its recipe and the format of its LM head alone
   OutputFlags output;
 };
 
@@ -270,6 +270,13 @@ nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec&
   ResolvedDtype resolved = stored                ? resolved_as(*stored)
                            : flags.config.recipe ? resolved_as(precision_of(*flags.config.recipe))
                                                  : resolve_dtype(flags.precision, gpu);
+  if (flags.config.quantize_head) {
+    if (stored && stored->is_lm_head_stored)
+      throw FieldError("quantize_head", "the LM head is quantized already, as {}: expected none",
+                       stored->name);
+    set_quantized_lm_head(resolved.precision, *flags.config.quantize_head);
+    resolved.label += fmt::format("+head:{}", recipe_name_of(*flags.config.quantize_head));
+  }
   // What is not quantized is float16 on a GPU where nothing else is asked for.
   if (resolved.precision.is_quantized()) {
     const DType dtype = flags.config.dtype.value_or(DType::f16);
@@ -361,6 +368,8 @@ void add_inspect(CLI::App& app, int& exit_code) {
   command->get_option("--recipe")
       ->description(
           "File with a format for each module, in TOML or JSON, to show applied to the model [none]");
+  add_field(*command, field("quantize_head"), flags->config);
+  command->get_option("--quantize-head")->description("Format of the LM head of that step [not quantized]");
   add_whole(*command, "--rows", flags->step.rows, "New tokens in that step [1]", 1, 4096);
   add_whole(*command, "--past", flags->step.past, "Tokens in the KV cache before that step [512]", 0);
   command
