@@ -35,7 +35,7 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
              key = put(std::vector<std::int32_t>(at_of(rows), 5)),
              tokens = put(std::vector<std::int32_t>(at_of(rows * 2), -9)),
              count = put(std::vector<std::int32_t>{0, 1, 2, 0, 0, 0, 0, 0, 0});
-  const auto out = room<float>(rows * 40);
+  const auto out = room<float>(rows * 40), moments = room<float>(rows * 8);
   const NextTokenArgs args{.keys = keys,
                            .ids = next,
                            .positions = positions,
@@ -53,7 +53,8 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
                                      .out = out,
                                      .out_stride = 40,
                                      .rows = rows,
-                                     .columns = 40}};
+                                     .columns = 40,
+                                     .moments = {.data = moments, .stride = 8}}};
   run(*runtime_, args);
   const std::vector<std::int32_t> wanted = get(ids, rows), got = get(next, rows),
                                   list = get(tokens, rows * 2);
@@ -73,6 +74,18 @@ TEST_F(CudaNextToken, FindsTheHighestByManyBlocks) {
       EXPECT_EQ(embedded[at_of(row * 40 + i)], table.value(std::max(id, 0), i) * 3 + places.value(10, i));
   }
   EXPECT_EQ(list[5], -9);  // a full list stays
+  // Sums of 16 columns and of squares about their mean, of which the last part has 8.
+  const Floats parts = get(moments, rows * 8);
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t part = 0; part < 3; ++part) {
+      const std::int64_t begin = row * 40 + part * 16, count = part == 2 ? 8 : 16;
+      double sum = 0, squares = 0;
+      for (std::int64_t i = begin; i < begin + count; ++i) sum += embedded[at_of(i)];
+      for (std::int64_t i = begin; i < begin + count; ++i)
+        squares += std::pow(embedded[at_of(i)] - sum / static_cast<double>(count), 2);
+      expect_near(parts[at_of(row * 8 + 2 * part)], sum, 1e-4, "the sum of a part");
+      expect_near(parts[at_of(row * 8 + 2 * part + 1)], squares, 1e-4, "the squares of a part");
+    }
   // Nobody takes the step behind the last position, which no table has.
   NextTokenArgs last = args;
   last.last_position = 9;

@@ -1,6 +1,7 @@
 // Decode steps of programs whose attention is one kernel (kernels/attend_step.cuh): the logits of prefill.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -106,6 +107,35 @@ TEST(CudaStepPrograms, LaunchOneKernelForAttention) {
     launched[is_half ? 1 : 0] = stepped.run(std::span(ids).subspan(8, 1));
   }
   EXPECT_EQ(launched[0] - launched[1], test::kPlanLayers);
+}
+
+// Steps that follow one another on the device: a kernel that starts early reads nothing that the end of the
+// step before may still write, with tables of angles in between and without.
+TEST(CudaStepPrograms, FollowOneAnotherWithoutTheHost) {
+  for (test::Ingredients what : {kStepPlans[0], kStepPlans[2]}) {
+    SCOPED_TRACE(what.name);
+    what.format = formats::kBfloat16;
+    SteppedProgram queued(what), single(what);
+    const std::vector<TokenId> prompt = some_ids(9);
+    std::vector<TokenId> chosen(6), wanted;
+    const auto best_of = [](const SteppedProgram& program) {
+      const auto best = std::max_element(program.logits.begin(), program.logits.end());
+      return static_cast<TokenId>(best - program.logits.begin());
+    };
+    queued.run(prompt);
+    single.run(prompt);
+    const TokenId first = best_of(single);
+    for (TokenId next = first; wanted.size() < chosen.size(); wanted.push_back(next)) {
+      single.run(std::span(&next, 1));
+      next = best_of(single);
+    }
+    const Batch batch{.ids = {first},
+                      .positions = {static_cast<std::int32_t>(prompt.size())},
+                      .sequences = {{.sequence = queued.sequence, .first_row = 0, .rows = 1}},
+                      .wanted = {}};
+    queued.program->run_greedily(batch, *queued.cache, std::ssize(chosen), chosen, [] {});
+    EXPECT_EQ(chosen, wanted);
+  }
 }
 
 }  // namespace
