@@ -186,6 +186,10 @@ TEST(SentencePieceFile, NamesWhatIsWrong) {
   EXPECT_EQ(model_error("\x0A\x05\x0A\x01"
                         "a\x18\x07"),
             "tokenizer.model: piece: type of 'a': expected 1 to 6, found 7");
+  // A user-defined piece of nothing would cut texts within characters.
+  EXPECT_EQ(model_error("\x0A\x02\x18\x04"), "tokenizer.model: piece: expected its text, found none");
+  EXPECT_EQ(model_error(std::string("\x0A\x04\x0A\x00\x18\x04", 6)),
+            "tokenizer.model: piece: expected its text, found none");
   EXPECT_EQ(model_error("\x12\x02\x18\x03"),
             "tokenizer.model: trainer_spec: model_type: expected 1 (Unigram) or 2 (BPE), found 3");
 }

@@ -111,6 +111,7 @@ SentencePieceModel::Piece read_piece(Message message) {
       piece.type = static_cast<SentencePieceModel::PieceType>(type);
     }
   }
+  if (piece.text.empty()) throw Error("{}: expected its text, found none", message.where());
   if (!std::isfinite(piece.score))
     throw Error("{}: score of {}: expected a finite number, found {}", message.where(), in_quotes(piece.text),
                 piece.score);
