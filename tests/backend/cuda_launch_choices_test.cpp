@@ -167,6 +167,15 @@ TEST(CudaLaunchChoices, KeepRowsForStripAfterStrip) {
           ASSERT_TRUE(is_same(got[i], wanted[i])) << i << ": " << got[i] << " for " << wanted[i];
         EXPECT_EQ(product.candidates().size(), 2U);
       }
+  // By the rule where there are eight strips for each of three processors.
+  for (const std::int64_t strips : {23, 24}) {
+    const TestMatrix m = make_matrix(MatrixFormat::bfloat16, 16 * strips, 32, random);
+    Multiplication product(kGpus[2], m, random.floats(20 * 32), 20, false, 0);
+    product.args().arithmetic = Arithmetic::bfloat16;
+    product.run({});
+    const std::string launched = product.runtime().take_launches().back();
+    EXPECT_EQ(launched.find("staged") != std::string::npos, strips == 24) << launched;
+  }
 }
 
 // Warps take so many tiles in several turns, with and without a part of one; the bits are those of the

@@ -47,6 +47,27 @@ TEST_F(CudaOrderedInt8, QuantizeTheRowsOfABlock) {
       }
 }
 
+// 127 over the largest is infinite: all but zero have the largest code.
+TEST_F(CudaOrderedInt8, QuantizeTheLeastMagnitudes) {
+  constexpr float kUnit = 1.0F / (127 * 127);
+  for (const std::int64_t inputs : {64, 4160}) {
+    set({.shape = {16, inputs, 1}, .kind = Kind::symmetric, .has_zero = true, .magnitude = 1e-38F});
+    args_.quantize.threshold = 0;
+    const Floats x = get(x_, inputs), got = together();
+    float largest = 0;
+    for (const float value : x) largest = std::max(largest, std::fabs(value));
+    Floats wanted = before_;
+    for (std::int64_t output = 0; output < 16; ++output) {
+      std::int32_t sum = 0;
+      for (std::int64_t k = 0; k < inputs; ++k)
+        sum += (x[at_of(k)] > 0 ? 127 : x[at_of(k)] < 0 ? -127 : 0) * matrix_.code(output, k);
+      wanted[at_of(output)] = static_cast<float>(sum) * (largest * kUnit * matrix_.scales[at_of(output)]);
+    }
+    expect_equal(got, wanted);
+    expect_equal(apart(), wanted);
+  }
+}
+
 TEST_F(CudaOrderedInt8, GoThroughTheGate) {
   constexpr Activation kGates[] = {Activation::silu, Activation::gelu_tanh, Activation::relu2,
                                    Activation::none};

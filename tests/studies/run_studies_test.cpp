@@ -67,14 +67,9 @@ TEST(RunStudies, ScoreRightBehindTheTradeoff) {
   EXPECT_EQ(order_of({"lengths", "task", "perplexity"}), (Names{"lengths", "task", "perplexity"}));
 }
 
-// A stop between two studies: what the first has found is kept, and the second does not begin.
-TEST(RunStudies, StopsBetweenTwoStudies) {
-  Sessions sessions = test::fake_sessions(fake_latency);
-  std::vector<std::string> log;
+// What two studies give where the run is stopped between them.
+ExperimentResult stopped_behind_first(ExperimentContext context, std::vector<std::string>& log) {
   bool stops = false;
-  ExperimentContext context;
-  context.sessions = &sessions;
-  context.sweep.repeats = 6;
   context.sweep.should_stop = [&] { return stops; };
   const Study first = fake_study("first", log,
                                  [&](ExperimentResult result) {
@@ -82,7 +77,17 @@ TEST(RunStudies, StopsBetweenTwoStudies) {
                                    return result;
                                  }),
               second = fake_study("second", log);
-  const ExperimentResult result = run_studies(context, {{&first, NoOptions{}}, {&second, NoOptions{}}});
+  return run_studies(context, {{&first, NoOptions{}}, {&second, NoOptions{}}});
+}
+
+// A stop between two studies: what the first has found is kept, and the second does not begin.
+TEST(RunStudies, StopsBetweenTwoStudies) {
+  Sessions sessions = test::fake_sessions(fake_latency);
+  std::vector<std::string> log;
+  ExperimentContext context;
+  context.sessions = &sessions;
+  context.sweep.repeats = 6;
+  const ExperimentResult result = stopped_behind_first(context, log);
   EXPECT_EQ(log, std::vector<std::string>{"first"});
   EXPECT_TRUE(result.is_interrupted);
   EXPECT_EQ(result.rows.size(), 2U);
@@ -122,19 +127,11 @@ TEST(RunStudies, JudgesWhatAnInterruptedRunHas) {
       [](const RunConfig&, const Case& spec, int) { return spec.label.ends_with("slow") ? 0.2 : 0.1; },
       &made);
   std::vector<std::string> log;
-  bool stops = false;
   ExperimentContext context;
   context.sessions = &sessions;
   context.sweep.processes = 3;
   context.sweep.repeats = 3;
-  context.sweep.should_stop = [&] { return stops; };
-  const Study first = fake_study("first", log,
-                                 [&](ExperimentResult result) {
-                                   stops = true;
-                                   return result;
-                                 }),
-              second = fake_study("second", log);
-  const ExperimentResult result = run_studies(context, {{&first, NoOptions{}}, {&second, NoOptions{}}});
+  const ExperimentResult result = stopped_behind_first(context, log);
   EXPECT_TRUE(result.is_interrupted);
   ASSERT_EQ(result.comparisons.size(), 1U);
   EXPECT_EQ(result.comparisons[0].verdict, Verdict::higher);

@@ -15,9 +15,10 @@ namespace assay::cuda::testing_support {
 struct Int8Case {
   Shape shape;
   QuantizeArgs::Kind kind = QuantizeArgs::Kind::row_ranges;
-  bool has_norm = false, has_factors = false, adds = false, has_others = false;
+  bool has_norm = false, has_factors = false, adds = false, has_others = false, has_zero = false;
   Activation activation = Activation::none;
   std::int64_t padding = 0;
+  float magnitude = 1;
 };
 
 class Int8Products : public CudaKernels {
@@ -30,6 +31,8 @@ class Int8Products : public CudaKernels {
     stride_ = inputs + c.padding;
     out_stride_ = outputs + 3;
     Floats x = random_.floats(rows * stride_, -3, 5);
+    for (float& value : x) value *= c.magnitude;
+    if (c.has_zero) x[0] = 0;
     if (rows > 1) std::fill_n(x.begin() + stride_, inputs, 0.0F);
     if (c.has_others) x[at_of(inputs - 1)] = kNaN;
     if (c.has_others && rows > 2) x[at_of(2 * stride_)] = -kInfinity;

@@ -68,7 +68,7 @@ class CodesOfWarp {
     RowCoder coder;
     coder.set(a_, of_block(range, ranges));
     const auto put = [&](const Floats4& quad, std::int32_t k) {
-      codes[word_of_codes(k)] = k < n_ ? code_of(coder, quad) : 0U;
+      codes[word_of_codes(k)] = k < n_ ? coder.codes(quad) : 0U;
     };
     if (AreNormed || is_held_) {
       ASSAY_UNROLL
@@ -146,13 +146,6 @@ class CodesOfWarp {
     barrier();
     const Floats4 one = ranges[lane_ % kRanges];
     return RowRange{one.at[0], one.at[1], one.at[2]}.of_warp();
-  }
-  // The scale of the least magnitudes of all overflows: all but zero are as large as the largest.
-  static ASSAY_DEVICE std::uint32_t code_of(const RowCoder& coder, Floats4 quad) {
-    if (coder.inverse != infinity()) return coder.codes(quad, coder.inverse);
-    ASSAY_UNROLL
-    for (int j = 0; j < 4; ++j) quad.at[j] *= quad.at[j] == 0 ? 0.0F : infinity();
-    return coder.codes(quad, 1.0F);
   }
 
   const QuantizeArgs& a_;
@@ -254,27 +247,33 @@ struct RowUnits {
 // first 16 multiply.
 template <int Strips>
 struct RowEnd {
-  std::int32_t strip = 0, output = 0;  // of the first strip: the column of out, too
+  std::int32_t strip = 0, output = 0;  // of the first strip it is the column of out, too
   bool exists = false, is_out = false;
   float scale = 0, bias = 0, before = 0;
   std::int32_t sum_of_weights = 0;
 
+  // The lane's output of a strip, which need not exist.
+  static ASSAY_DEVICE std::int64_t own_output(const LinearInt8Args& a, std::int32_t of_strip) {
+    const std::int32_t lane = thread_index() % kWarp;
+    return std::int64_t{of_strip} * kStrip + lane % kStrip + lane / kStrip * a.to.gated;
+  }
+  static ASSAY_DEVICE bool is_there(const LinearInt8Args& a, std::int64_t own) {
+    return thread_index() % kWarp < Strips * kStrip && own < a.weight.outputs;
+  }
   // What no kernel writes comes to the processor's cache, where registers have no room for it.
   static ASSAY_DEVICE void prefetch(const LinearInt8Args& a, std::int32_t of_strip) {
-    const std::int32_t lane = thread_index() % kWarp, half = lane / static_cast<std::int32_t>(kStrip);
-    const std::int64_t own = std::int64_t{of_strip} * kStrip + lane % kStrip + half * a.to.gated;
-    if (half >= Strips || own >= a.weight.outputs) return;
+    const std::int64_t own = own_output(a, of_strip);
+    if (!is_there(a, own)) return;
     Global<const float>(a.weight.scales).prefetch(own);
     if (a.to.bias) Global<const float>(a.to.bias).prefetch(own);
     if (a.zero_points) Global<const std::int32_t>(a.sums).prefetch(own);
   }
   ASSAY_DEVICE void fetch(const LinearInt8Args& a, std::int32_t of_strip) {
-    const std::int32_t lane = thread_index() % kWarp, half = lane / static_cast<std::int32_t>(kStrip);
+    const std::int64_t own = own_output(a, of_strip);
     strip = of_strip;
-    output = strip * static_cast<std::int32_t>(kStrip) + lane % static_cast<std::int32_t>(kStrip);
-    const std::int64_t own = output + half * a.to.gated;
-    exists = half < Strips && own < a.weight.outputs;
-    is_out = exists && half == 0;
+    output = static_cast<std::int32_t>(own);
+    exists = is_there(a, own);
+    is_out = exists && thread_index() % kWarp < kStrip;
     if (!exists) return;
     scale = Global<const float>(a.weight.scales)[own];
     if (a.to.bias) bias = Global<const float>(a.to.bias)[own];

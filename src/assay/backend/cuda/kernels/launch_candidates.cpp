@@ -41,9 +41,9 @@ std::vector<LaunchChoice> of_few_rows(const Runtime& runtime, const LinearArgs& 
     const bool are_own = can_own && choice.inputs != 0 && by == CodesBy::table &&
                          have_own_strips(runtime, args.weight, choice);
     all.add(choice, {can_norm && choice.inputs != 0 ? 1 : 0, !have_codes && args.rows <= 8 && is_near ? 1 : 0,
-                     have_codes && args.rows <= 16 && strips > most && !are_own                  ? most
-                     : args.to.gated == 0 && stage_rows(runtime, args.weight, args.rows, choice) ? 1
-                                                                                                 : 0,
+                     have_codes && args.rows <= 16 && strips > most && !are_own                       ? most
+                     : args.to.gated == 0 && are_rows_staged(runtime, args.weight, args.rows, choice) ? 1
+                                                                                                      : 0,
                      static_cast<std::int64_t>(by), are_own ? 1 : 0});
   };
   for (const std::int8_t inputs : {kByRule, std::int8_t{0}}) {

@@ -24,7 +24,8 @@ std::uint32_t staged_bytes(const Matrix& weight, std::int64_t rows) {
   return 2 * partial_bytes(rows > 32 ? 64 : 32) + count_of(rows * staged_row_bytes(weight.inputs));
 }
 
-bool stage_rows(const Runtime& runtime, const Matrix& weight, std::int64_t rows, const LaunchChoice& choice) {
+bool are_rows_staged(const Runtime& runtime, const Matrix& weight, std::int64_t rows,
+                     const LaunchChoice& choice) {
   const bool is_half = weight.format == MatrixFormat::float16 || weight.format == MatrixFormat::bfloat16;
   if (!is_half || rows <= 16 || rows > kFewRows ||
       staged_bytes(weight, rows) > runtime.facts().shared_bytes_per_block)
@@ -67,7 +68,7 @@ void multiply_ordered(Runtime& runtime, const OrderedKernels& kernels, OrderedAr
                    .block = count_of(kThreads),
                    .shared_bytes = own_bytes(args, table_bytes)},
                   args);
-  if (!has_gate && !is_normed && stage_rows(runtime, args.weight, args.rows, choice))
+  if (!has_gate && !is_normed && are_rows_staged(runtime, args.weight, args.rows, choice))
     return launch(
         runtime, kernels.staged[args.rows > 32 ? 1 : 0],
         {.grid_x = std::min(count_of(strips_of(args.weight.outputs)), count_of(runtime.facts().processors)),

@@ -54,7 +54,8 @@ GemmShape gemm_shape(std::int64_t rows, const Matrix& weight, int processors, co
 bool have_own_strips(const Runtime& runtime, const Matrix& weight, const LaunchChoice& choice);
 // Whether a block keeps all rows, 17 to 64 of 16 bits without a gate, and takes strip after strip; and the
 // shared memory it takes.
-bool stage_rows(const Runtime& runtime, const Matrix& weight, std::int64_t rows, const LaunchChoice& choice);
+bool are_rows_staged(const Runtime& runtime, const Matrix& weight, std::int64_t rows,
+                     const LaunchChoice& choice);
 std::uint32_t staged_bytes(const Matrix& weight, std::int64_t rows);
 // Bytes of the tables of code pairs (CodesBy).
 inline constexpr std::uint32_t kBankTables = 256 * 32 * 4, kSpacedTables = 2 * kBankTables;

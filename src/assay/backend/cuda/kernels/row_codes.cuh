@@ -146,12 +146,21 @@ struct RowCoder {
     const float absmax = is_symmetric ? code.scale : 127.0F * code.scale;
     scale = {range.others == 0 ? absmax : not_a_number(), code.zero_point};
   }
-  ASSAY_DEVICE std::uint32_t codes(const Floats4& quad, float inverse) const {
+  // The scale of the least magnitudes of all overflows: all but zero are as large as the largest.
+  ASSAY_DEVICE std::uint32_t codes(Floats4 quad) const {
+    if (inverse != infinity()) return codes(quad, inverse);
+    ASSAY_UNROLL
+    for (int j = 0; j < 4; ++j) quad.at[j] *= quad.at[j] == 0 ? 0.0F : infinity();
+    return codes(quad, 1.0F);
+  }
+
+ private:
+  ASSAY_DEVICE std::uint32_t codes(const Floats4& quad, float by) const {
     constexpr float kUnits = 12582912;
     std::uint32_t word = 0;
     ASSAY_UNROLL
     for (int j = 0; j < 4; ++j) {
-      const float code = quad.at[j] * inverse + kUnits + zero;
+      const float code = quad.at[j] * by + kUnits + zero;
       word |= (bits_of(fminf(fmaxf(code, kUnits + least), kUnits + 127)) & 0xffU) << (8 * j);
     }
     return word;
@@ -236,18 +245,10 @@ ASSAY_DEVICE RowScale code_row(const QuantizeArgs& a, std::int64_t row, const Ro
         held.for_each(from, [&](const Floats4& quad, std::int32_t) { range.take(quad); });
         continue;
       }
-      // The scale of the least magnitudes of all overflows: all but zero are as large as the largest.
-      const bool overflows = coder.inverse == infinity();
-      if (overflows)
-        held.for_each(from, [&](Floats4& quad, std::int32_t) {
-          ASSAY_UNROLL
-          for (int j = 0; j < 4; ++j) quad.at[j] *= quad.at[j] == 0 ? 0.0F : infinity();
-        });
-      const float inverse = overflows ? 1.0F : coder.inverse;
       ASSAY_UNROLL
       for (int i = 0; i < Held; ++i)
         if (const std::int32_t k = from + held.place(i); k < columns)
-          put(k, k < held.n ? coder.codes(held.quad[i], inverse) : 0U);
+          put(k, k < held.n ? coder.codes(held.quad[i]) : 0U);
     }
   }
   return coder.scale;

@@ -1,6 +1,6 @@
 // A multiplication of 17 to 64 rows by a 16-bit matrix of many strips, as a vocabulary's: a block keeps all
 // rows in shared memory and takes strip after strip. In kernels/ordered.cuh every strip fetches the rows from
-// the L2 cache, four to eight times the bytes of its weights. Sums are the same, bit for bit.
+// the L2 cache, up to four times the bytes of its weights. Sums are the same, bit for bit.
 #pragma once
 
 #include "assay/backend/cuda/kernels/ordered.cuh"
