@@ -33,7 +33,7 @@ LoadedModel small_model() {
 
 // Counts that decide how long a case takes. Those that would be refused stay what they are.
 void shorten(nlohmann::ordered_json& json) {
-  constexpr std::int64_t kShort = 8, kLong = 1'000'000;
+  constexpr std::int64_t kShort = 8, kLong = 1'000'000'000;
   for (auto& [key, value] : json.items()) {
     if (value.is_structured()) shorten(value);
     const bool is_count = key == "batch_size" || key == "sequences" || key == "new_tokens" ||
