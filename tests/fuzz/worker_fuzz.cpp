@@ -17,7 +17,7 @@ constexpr int kMostRequests = 6;
 // Without threads for probes, so that no case waits for rooflines, which are most of its time.
 class UnprobedBackend : public cpu::CpuBackend {
  public:
-  UnprobedBackend() : CpuBackend({.threads = 1, .isa = Isa::scalar, .is_isa_forced = true}) {}
+  UnprobedBackend() : CpuBackend({.threads = 1}) {}
   ThreadPool* pool() override { return nullptr; }
 };
 
