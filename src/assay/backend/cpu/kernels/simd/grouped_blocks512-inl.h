@@ -15,6 +15,10 @@ struct GroupedBlock {
   const float* w_scales;  // 16 a group
   std::int64_t scales_next;
   std::int64_t spans;
+  // Of weights with minima, whose bytes are their codes, so that sums start at zero: sums of the inputs,
+  // which lie like their scales, and minima, which lie like those of the weights. Added behind all spans.
+  const float *x_sums, *minima;
+  std::int64_t groups;
   const float* from;  // [rows][32]: what is added to
   float* c;           // the same, written
 };
@@ -28,20 +32,45 @@ struct GroupedBlock {
   "vmovdqa64 64*" at "(%[w]), %%zmm28\n\tvmovdqa64 64*" at "(%[w],%[next]), %%zmm29\n\t" \
   ASSAY_BYTES_ROWS_##n(ASSAY_GROUPED_MULTIPLY, at)
 #define ASSAY_GROUPED_LOWER(n) \
-  ASSAY_GROUPED_FOUR(n, "0") ASSAY_GROUPED_FOUR(n, "1") ASSAY_GROUPED_FOUR(n, "2") ASSAY_GROUPED_FOUR(n, "3")
-#define ASSAY_GROUPED_UPPER(n) \
-  ASSAY_GROUPED_FOUR(n, "4") ASSAY_GROUPED_FOUR(n, "5") ASSAY_GROUPED_FOUR(n, "6") ASSAY_GROUPED_FOUR(n, "7")
-#define ASSAY_GROUPED_BEGIN(n) ASSAY_BYTES_ROWS_##n(ASSAY_BYTES_START, "0")
+  ASSAY_GROUPED_FOUR(n, "0") ASSAY_GROUPED_FOUR(n, "1") ASSAY_GROUPED_FOUR(n, "2") \
+  ASSAY_GROUPED_FOUR(n, "3")
+#define ASSAY_GROUPED_MIDDLE(n) \
+  ASSAY_GROUPED_FOUR(n, "4") ASSAY_GROUPED_FOUR(n, "5") ASSAY_GROUPED_FOUR(n, "6")
+// The last four inputs of a group of 32, each row's sums of which are converted and added to those of all
+// groups at once: the units that convert, which multiply nothing, work beside those that do (Zen 5: 4 %).
+#define ASSAY_GROUPED_MULTIPLY_LAST(at, low, high, all_low, all_high, row, x) \
+  ASSAY_GROUPED_MULTIPLY(at, low, high, all_low, all_high, row, x) \
+  "vbroadcastss 4*" row "(%[scales]), %%zmm30\n\t" \
+  "vcvtdq2ps %%zmm" low ", %%zmm" low "\n\tvcvtdq2ps %%zmm" high ", %%zmm" high "\n\t" \
+  "vmulps (%[of_panel]), %%zmm30, %%zmm31\n\tvmulps (%[of_panel],%[scales_next]), %%zmm30, %%zmm30\n\t" \
+  "vfmadd231ps %%zmm" low ", %%zmm31, %%zmm" all_low "\n\t" \
+  "vfmadd231ps %%zmm" high ", %%zmm30, %%zmm" all_high "\n\t"
+#define ASSAY_GROUPED_LAST_FOUR(n) \
+  "vmovdqa64 64*7(%[w]), %%zmm28\n\tvmovdqa64 64*7(%[w],%[next]), %%zmm29\n\t" \
+  ASSAY_BYTES_ROWS_##n(ASSAY_GROUPED_MULTIPLY_LAST, "7")
+#define ASSAY_GROUPED_NEXT "add $64, %[of_panel]\n\tadd %[x_next], %[scales]\n\tadd %[x_next], %[starts]\n\t"
+#define ASSAY_GROUPED_ZERO(at, low, high, all_low, all_high, row, x) \
+  "vpxor %%xmm" low ", %%xmm" low ", %%xmm" low "\n\tvpxor %%xmm" high ", %%xmm" high ", %%xmm" high "\n\t"
 #define ASSAY_GROUPED_END(n) \
   "vmovups (%[of_panel]), %%zmm28\n\tvmovups (%[of_panel],%[scales_next]), %%zmm29\n\t" \
-  ASSAY_BYTES_ROWS_##n(ASSAY_BYTES_FINISH, "0") \
-  "add $64, %[of_panel]\n\tadd %[x_next], %[scales]\n\tadd %[x_next], %[starts]\n\t"
-#define ASSAY_GROUPED_WHOLE(n) \
-  ASSAY_GROUPED_BEGIN(n) ASSAY_GROUPED_LOWER(n) ASSAY_GROUPED_UPPER(n) ASSAY_GROUPED_END(n)
-#define ASSAY_GROUPED_HALVES(n) \
-  ASSAY_GROUPED_BEGIN(n) ASSAY_GROUPED_LOWER(n) ASSAY_GROUPED_END(n) \
-  ASSAY_GROUPED_BEGIN(n) ASSAY_GROUPED_UPPER(n) ASSAY_GROUPED_END(n)
-#define ASSAY_GROUPED_BLOCK(name, n, span) \
+  ASSAY_BYTES_ROWS_##n(ASSAY_BYTES_FINISH, "0") ASSAY_GROUPED_NEXT
+#define ASSAY_GROUPED_WHOLE(n, start) \
+  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_LOWER(n) \
+  ASSAY_GROUPED_MIDDLE(n) ASSAY_GROUPED_LAST_FOUR(n) \
+  ASSAY_GROUPED_NEXT
+#define ASSAY_GROUPED_HALVES(n, start) \
+  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_LOWER(n) ASSAY_GROUPED_END(n) \
+  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_MIDDLE(n) ASSAY_GROUPED_FOUR(n, "7") ASSAY_GROUPED_END(n)
+#define ASSAY_GROUPED_MINIMUM(at, low, high, all_low, all_high, row, x) \
+  "vbroadcastss 4*" row "(%[x]), %%zmm" x "\n\t" \
+  "vfmadd231ps (%[w]), %%zmm" x ", %%zmm" all_low "\n\t" \
+  "vfmadd231ps (%[w],%[scales_next]), %%zmm" x ", %%zmm" all_high "\n\t"
+#define ASSAY_GROUPED_MINIMA(n) \
+  "mov %[sums], %[x]\n\tmov %[minima], %[w]\n\tmov %[groups], %[spans]\n.p2align 5\n3:\n\t" \
+  ASSAY_BYTES_ROWS_##n(ASSAY_GROUPED_MINIMUM, "0") \
+  "add %[x_next], %[x]\n\tadd $64, %[w]\n\tdec %[spans]\n\tjnz 3b\n\t"
+#define ASSAY_GROUPED_NO_MINIMA(n)
+#define ASSAY_GROUPED_BLOCK(name, n, span, start, behind) \
   void name(const GroupedBlock& block) { \
     const std::int8_t* x = block.x; \
     const std::uint8_t* w = block.w; \
@@ -49,18 +78,21 @@ struct GroupedBlock {
     const std::int32_t* starts = block.starts; \
     std::int64_t spans = block.spans; \
     __asm__ volatile( \
-        ASSAY_BYTES_ROWS_##n(ASSAY_BYTES_LOAD, "0") ".p2align 5\n2:\n\t" span(n) \
-        "add %[x_strip], %[x]\n\tadd $512, %[w]\n\tdec %[spans]\n\tjnz 2b\n\t" \
+        ASSAY_BYTES_ROWS_##n(ASSAY_BYTES_LOAD, "0") ".p2align 5\n2:\n\t" span(n, start) \
+        "add %[x_strip], %[x]\n\tadd $512, %[w]\n\tdec %[spans]\n\tjnz 2b\n\t" behind(n) \
         ASSAY_BYTES_ROWS_##n(ASSAY_BYTES_STORE, "0") \
         : [x] "+r"(x), [w] "+r"(w), [scales] "+r"(scales), [starts] "+r"(starts), [of_panel] "+r"(of_panel), \
           [spans] "+r"(spans) \
         : [x_strip] "r"(block.x_strip), [next] "r"(block.w_next), [scales_next] "r"(block.scales_next), \
-          [x_next] "r"(block.x_next), [c] "r"(block.c), [from] "r"(block.from) \
+          [x_next] "r"(block.x_next), [c] "r"(block.c), [from] "r"(block.from), \
+          [sums] "m"(block.x_sums), [minima] "m"(block.minima), [groups] "m"(block.groups) \
         : ASSAY_USED); \
   }
 #define ASSAY_GROUPED_BLOCKS(n) \
-  ASSAY_GROUPED_BLOCK(add_grouped_block_##n, n, ASSAY_GROUPED_WHOLE) \
-  ASSAY_GROUPED_BLOCK(add_halved_block_##n, n, ASSAY_GROUPED_HALVES)
+  ASSAY_GROUPED_BLOCK(add_grouped_block_##n, n, ASSAY_GROUPED_WHOLE, ASSAY_BYTES_START, ASSAY_GROUPED_NO_MINIMA) \
+  ASSAY_GROUPED_BLOCK(add_halved_block_##n, n, ASSAY_GROUPED_HALVES, ASSAY_BYTES_START, ASSAY_GROUPED_NO_MINIMA) \
+  ASSAY_GROUPED_BLOCK(add_block_with_minima_##n, n, ASSAY_GROUPED_WHOLE, ASSAY_GROUPED_ZERO, ASSAY_GROUPED_MINIMA) \
+  ASSAY_GROUPED_BLOCK(add_halved_with_minima_##n, n, ASSAY_GROUPED_HALVES, ASSAY_GROUPED_ZERO, ASSAY_GROUPED_MINIMA)
 // clang-format on
 ASSAY_GROUPED_BLOCKS(3)
 ASSAY_GROUPED_BLOCKS(4)
@@ -68,27 +100,17 @@ ASSAY_GROUPED_BLOCKS(5)
 ASSAY_GROUPED_BLOCKS(6)
 ASSAY_GROUPED_BLOCKS(7)
 
-void add_grouped_block(bool is_half, std::int64_t rows, const GroupedBlock& block) {
+template <bool kIsHalf, bool kHasMinima>
+void add_grouped_block(std::int64_t rows, const GroupedBlock& block) {
   constexpr void (*kOf[][5])(const GroupedBlock&) = {
       {add_grouped_block_3, add_grouped_block_4, add_grouped_block_5, add_grouped_block_6,
        add_grouped_block_7},
-      {add_halved_block_3, add_halved_block_4, add_halved_block_5, add_halved_block_6, add_halved_block_7}};
-  kOf[is_half ? 1 : 0][rows - 3](block);
-}
-
-// Behind the groups of a block: sums of the inputs times minima of two panels.
-ASSAY_INLINE void add_minima(const float* x_sums, std::int64_t x_next, std::int64_t rows, std::int64_t groups,
-                             const Vec* low, const Vec* high, float* c) {
-  for (std::int64_t row = 0; row < rows; ++row, c += 2 * kPanel) {
-    Vec first = Vec::load(c), second = Vec::load(c + kPanel);
-    for (std::int64_t group = 0; group < groups; ++group) {
-      const Vec sum = Vec::set(x_sums[group * x_next + row]);
-      first = Vec::fma(sum, low[group], first);
-      second = Vec::fma(sum, high[group], second);
-    }
-    first.store(c);
-    second.store(c + kPanel);
-  }
+      {add_halved_block_3, add_halved_block_4, add_halved_block_5, add_halved_block_6, add_halved_block_7},
+      {add_block_with_minima_3, add_block_with_minima_4, add_block_with_minima_5, add_block_with_minima_6,
+       add_block_with_minima_7},
+      {add_halved_with_minima_3, add_halved_with_minima_4, add_halved_with_minima_5, add_halved_with_minima_6,
+       add_halved_with_minima_7}};
+  kOf[(kHasMinima ? 2 : 0) + (kIsHalf ? 1 : 0)][rows - 3](block);
 }
 
 // At most kCodedPanels panels of all rows, a block of 256 inputs after the other.
@@ -113,26 +135,26 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
       const std::int64_t panel = first_panel + 2 * pair, left = to.n - panel * kPanel;
       const bool is_whole = 2 * pair + 1 < panels;  // else the panel is its own neighbour
       const std::int64_t columns = is_whole ? kColumns : kPanel;
-      const RunScales &low = by[2 * pair], &high = by[2 * pair + (is_whole ? 1 : 0)];
+      const RunScales& low = by[2 * pair];
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t row = to.rows * block / blocks, rows = to.rows * (block + 1) / blocks - row;
         float* c = sums + (pair * to.rows + row) * kColumns;
-        add_grouped_block(Form::kIsHalf, rows,
-                          {.x = args.x.codes + args.x.offset(row, k),
-                           .x_strip = args.x.strip(),
-                           .x_scales = args.x.scales + group + row,
-                           .starts = args.x.starts + group + row,
-                           .x_next = args.x.capacity * 4,
-                           .w = bytes + 2 * pair * kPanelBytes,
-                           .w_next = is_whole ? kPanelBytes : 0,
-                           .w_scales = reinterpret_cast<const float*>(low.scale),
-                           .scales_next = is_whole ? static_cast<std::int64_t>(sizeof(RunScales)) : 0,
-                           .spans = inputs / kSpan,
-                           .from = k == 0 ? kZeros : c,
-                           .c = c});
-        if (Form::kHasOffset)
-          add_minima(args.x.sums + group + row, args.x.capacity, rows, inputs / kOwnGroup, low.offset,
-                     high.offset, c);
+        add_grouped_block<Form::kIsHalf, Form::kHasOffset>(
+            rows, {.x = args.x.codes + args.x.offset(row, k),
+                   .x_strip = args.x.strip(),
+                   .x_scales = args.x.scales + group + row,
+                   .starts = args.x.starts + group + row,
+                   .x_next = args.x.capacity * 4,
+                   .w = bytes + 2 * pair * kPanelBytes,
+                   .w_next = is_whole ? kPanelBytes : 0,
+                   .w_scales = reinterpret_cast<const float*>(low.scale),
+                   .scales_next = is_whole ? static_cast<std::int64_t>(sizeof(RunScales)) : 0,
+                   .spans = inputs / kSpan,
+                   .x_sums = args.x.sums + group + row,
+                   .minima = reinterpret_cast<const float*>(low.offset),
+                   .groups = inputs / kOwnGroup,
+                   .from = k == 0 ? kZeros : c,
+                   .c = c});
         if (k + inputs == w.k_padded)
           epilogue(to, c, kColumns, row, rows, panel * kPanel, left < columns ? left : columns);
       }
