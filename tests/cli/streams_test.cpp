@@ -151,5 +151,14 @@ TEST(CliStreams, ClosedOnesEndNothingByASignal) {
   EXPECT_EQ(code_of(program + " sweep lengths " + kModel + " --lengths 4 -n 2 -r 1 >/dev/null <&- 2>&-"), 0);
 }
 
+TEST(CliStreams, AWorkerWhoseReaderHasGoneSaysNothing) {
+  // On a busy machine the baseline's answer may be there before its time is looked at; then the cases fail.
+  const ProgramResult result = run_program({"sweep", "lengths", kModel, "--lengths", "4", "-n", "4",
+                                            "--processes", "1", "-r", "3", "--case-timeout", "0.000001"});
+  EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 3) << result.exit_code;
+  EXPECT_NE((result.out + result.err).find("timed out"), std::string::npos) << result.out << result.err;
+  EXPECT_EQ(result.err.find("cannot write"), std::string::npos) << result.err;
+}
+
 }  // namespace
 }  // namespace assay::test

@@ -15,7 +15,7 @@ struct GroupedBlock {
   const float* w_scales;  // 16 a group
   std::int64_t scales_next;
   std::int64_t spans;
-  // Of weights with minima, whose bytes are their codes, so that sums start at zero: sums of the inputs,
+  // Where weights have minima, whose bytes are their codes, so that sums start at zero: sums of the inputs,
   // which lie like their scales, and minima, which lie like those of the weights. Added behind all spans.
   const float *x_sums, *minima;
   std::int64_t groups;
