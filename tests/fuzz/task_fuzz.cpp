@@ -18,10 +18,12 @@ const Tokenizer& byte_tokenizer() {
     Json vocab = {{"a", 256}, {" ", 257}, {" a", 258}};
     for (int byte = 0; byte < 256; ++byte) vocab[fmt::format("<0x{:02X}>", byte)] = byte;
     TokenizerFiles files{.where = "folder", .source = "tokenizer.json"};
-    files.tokenizer = {
-        Json{{"model",
-              {{"type", "BPE"}, {"byte_fallback", true}, {"vocab", vocab}, {"merges", Json::array({Json::array({" ", "a"})})}}}},
-        "tokenizer.json"};
+    files.tokenizer = {Json{{"model",
+                             {{"type", "BPE"},
+                              {"byte_fallback", true},
+                              {"vocab", vocab},
+                              {"merges", Json::array({Json::array({" ", "a"})})}}}},
+                       "tokenizer.json"};
     return Tokenizer::from_files(std::move(files));
   }();
   return made;

@@ -36,8 +36,8 @@ void shorten(nlohmann::ordered_json& json) {
   constexpr std::int64_t kShort = 8, kLong = 1'000'000'000;
   for (auto& [key, value] : json.items()) {
     if (value.is_structured()) shorten(value);
-    const bool is_count = key == "batch_size" || key == "sequences" || key == "new_tokens" ||
-                          key == "tokens" || key == "depth";
+    const bool is_count =
+        key == "batch_size" || key == "sequences" || key == "new_tokens" || key == "tokens" || key == "depth";
     if (!is_count || !value.is_number_integer()) continue;
     const auto count = value.get<std::int64_t>();
     if (count > kShort && count < kLong) value = 1 + count % kShort;

@@ -95,8 +95,7 @@ std::vector<Cost> costs_by_operation(const Plan& plan, std::int64_t rows, std::i
                                      std::int64_t head_rows) {
   std::vector<Cost> costs;
   const bool leaves_none_out = rows == head_rows;  // as in every step of decode
-  const Pruning pruning =
-      leaves_none_out ? Pruning{plan.ops.size(), plan.ops.size(), {}} : pruning_of(plan);
+  const Pruning pruning = leaves_none_out ? Pruning{plan.ops.size(), plan.ops.size(), {}} : pruning_of(plan);
   for (std::size_t i = 0; i < plan.ops.size(); ++i) {
     CostVisitor visitor{plan, i > pruning.attention ? head_rows : rows, past,
                         i >= pruning.attention ? head_rows : rows};
