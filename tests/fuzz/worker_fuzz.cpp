@@ -12,7 +12,7 @@
 namespace assay::fuzz {
 namespace {
 
-constexpr int kMostRequests = 6;
+constexpr int kMostRequests = 4;
 
 // Without threads for probes, so that no case waits for rooflines, which are most of its time.
 class UnprobedBackend : public cpu::CpuBackend {
@@ -31,11 +31,14 @@ LoadedModel small_model() {
   return loaded;
 }
 
-// Counts that decide how long a case takes. Those that would be refused stay what they are.
+// Counts and lists that decide how long a request takes. Counts that would be refused stay what they are.
 void shorten(nlohmann::ordered_json& json) {
+  constexpr std::size_t kMostPrompts = 4;
   constexpr std::int64_t kShort = 8, kLong = 1'000'000'000;
   for (auto& [key, value] : json.items()) {
     if (value.is_structured()) shorten(value);
+    const bool is_list = value.is_array() && (key == "prompts" || key == "ids");
+    while (is_list && value.size() > kMostPrompts) value.erase(value.size() - 1);
     const bool is_count =
         key == "batch_size" || key == "sequences" || key == "new_tokens" || key == "tokens" || key == "depth";
     if (!is_count || !value.is_number_integer()) continue;
