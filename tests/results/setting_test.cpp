@@ -27,6 +27,17 @@ TEST(Setting, OfParameters) {
   EXPECT_EQ(setting_of_parameters({}), Setting{});
 }
 
+TEST(Setting, TakesNoTextForACountThatCannotBeRead) {
+  for (const char* text : {"-1", "-9223372036854775808", "many", "", "99999999999999999999"}) {
+    Row row;
+    row.parameters = {{"threads", text}, {"batch_size", text}};
+    row.setting = setting_of_parameters(row.parameters);
+    EXPECT_EQ(row.setting.threads, 0) << text;
+    EXPECT_EQ(row.setting.batch_size, 0) << text;
+    EXPECT_EQ(row_from_json(to_json(row)).setting, row.setting) << text;
+  }
+}
+
 TEST(Setting, OfAnLmHeadThatIsSearchedIsNotQuantized) {
   const Parameters searched = {{"configuration", "as stored, lm_head search int8, activations as dtype"}};
   const Setting setting = setting_of_parameters(searched);

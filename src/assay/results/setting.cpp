@@ -1,5 +1,6 @@
 #include "assay/results/setting.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -9,11 +10,12 @@ namespace {
 
 constexpr std::string_view kHead = "+head:";
 
+// Zero where the text is none.
 template <typename Number>
-Number whole_number(std::string_view text) {
+Number count_in(std::string_view text) {
   Number value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
+  return std::max(value, Number{0});
 }
 
 // "nf4+head:int8, KV cache int8", and "nf4, lm_head int8" as earlier versions wrote it.
@@ -46,9 +48,9 @@ Setting setting_of_parameters(std::span<const std::pair<std::string, std::string
     if (key == "configuration") read_configuration(value, setting);
     if (key == "device") setting.device = value;
     if (key == "kernels") setting.kernels = value;
-    if (key == "threads") setting.threads = whole_number<int>(value);
+    if (key == "threads") setting.threads = count_in<int>(value);
     if (key == "cache") setting.cache = value != "off";
-    if (key == "batch_size") setting.batch_size = whole_number<std::int64_t>(value);
+    if (key == "batch_size") setting.batch_size = count_in<std::int64_t>(value);
     if (key == "padding") setting.padding = value;
   }
   return setting;
