@@ -63,10 +63,11 @@ struct GroupedBlock {
   ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_MIDDLE(n) ASSAY_GROUPED_FOUR(n, "7") ASSAY_GROUPED_END(n)
 #define ASSAY_GROUPED_MINIMUM(at, low, high, all_low, all_high, row, x) \
   "vbroadcastss 4*" row "(%[x]), %%zmm" x "\n\t" \
-  "vfmadd231ps (%[w]), %%zmm" x ", %%zmm" all_low "\n\t" \
-  "vfmadd231ps (%[w],%[scales_next]), %%zmm" x ", %%zmm" all_high "\n\t"
+  "vfmadd231ps %%zmm28, %%zmm" x ", %%zmm" all_low "\n\t" \
+  "vfmadd231ps %%zmm29, %%zmm" x ", %%zmm" all_high "\n\t"
 #define ASSAY_GROUPED_MINIMA(n) \
   "mov %[sums], %[x]\n\tmov %[minima], %[w]\n\tmov %[groups], %[spans]\n.p2align 5\n3:\n\t" \
+  "vmovups (%[w]), %%zmm28\n\tvmovups (%[w],%[scales_next]), %%zmm29\n\t" \
   ASSAY_BYTES_ROWS_##n(ASSAY_GROUPED_MINIMUM, "0") \
   "add %[x_next], %[x]\n\tadd $64, %[w]\n\tdec %[spans]\n\tjnz 3b\n\t"
 #define ASSAY_GROUPED_NO_MINIMA(n)
@@ -120,7 +121,8 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
   constexpr std::int64_t kColumns = 2 * kPanel, kPanelBytes = kInt8Block * kPanel, kOwnGroup = Form::kGroup;
   const LinearArgs& to = args.to;
   const GroupedCodes& w = args.weights;
-  const std::int64_t blocks = (to.rows + kByteBlockRows - 1) / kByteBlockRows, pairs = (panels + 1) / 2;
+  const std::int64_t blocks = (to.rows + kByteBlockRows - 1) / kByteBlockRows, pairs = (panels + 1) / 2,
+                     least_rows = to.rows / blocks, with_one_more = to.rows % blocks;
   auto* bytes = reinterpret_cast<std::uint8_t*>(scratch);
   auto* sums = reinterpret_cast<float*>(scratch + kCodedPanels * kPanel * kCodedInputs);
   alignas(64) static constexpr float kZeros[kByteBlockRows * kColumns] = {};
@@ -131,13 +133,15 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
     for (std::int64_t panel = 0; panel < panels; ++panel)
       expand_grouped_bytes<Form>(w, book, first_panel + panel, k, inputs,
                                  reinterpret_cast<std::int8_t*>(bytes + panel * kPanelBytes), &by[panel]);
-    for (std::int64_t pair = 0; pair < pairs; ++pair) {
-      const std::int64_t panel = first_panel + 2 * pair, left = to.n - panel * kPanel;
-      const bool is_whole = 2 * pair + 1 < panels;  // else the panel is its own neighbour
-      const std::int64_t columns = is_whole ? kColumns : kPanel;
-      const RunScales& low = by[2 * pair];
-      for (std::int64_t block = 0; block < blocks; ++block) {
-        const std::int64_t row = to.rows * block / blocks, rows = to.rows * (block + 1) / blocks - row;
+    // All panels of some rows one after the other: their inputs, which come from farther away, serve them all.
+    std::int64_t row = 0;
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const std::int64_t rows = least_rows + (block < with_one_more ? 1 : 0);
+      for (std::int64_t pair = 0; pair < pairs; ++pair) {
+        const std::int64_t panel = first_panel + 2 * pair, left = to.n - panel * kPanel;
+        const bool is_whole = 2 * pair + 1 < panels;  // else the panel is its own neighbour
+        const std::int64_t columns = is_whole ? kColumns : kPanel;
+        const RunScales& low = by[2 * pair];
         float* c = sums + (pair * to.rows + row) * kColumns;
         add_grouped_block<Form::kIsHalf, Form::kHasOffset>(
             rows, {.x = args.x.codes + args.x.offset(row, k),
@@ -158,6 +162,7 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
         if (k + inputs == w.k_padded)
           epilogue(to, c, kColumns, row, rows, panel * kPanel, left < columns ? left : columns);
       }
+      row += rows;
     }
   }
 }

@@ -151,9 +151,13 @@ ASSAY_INLINE void expand_grouped_bytes(const GroupedCodes& w, const Dot::Bytes& 
   const std::byte* scales = w.scales + panel * w.scale_bytes() + k / w.run.inputs * w.run.bytes();
   for (std::int64_t part = 0; part < kParts; ++part) load_block<Form>(w.run, scales, inputs, part, by[part]);
   // The same panel's, or those of the next call's panel at this place.
-  const std::int64_t ahead = k + inputs < w.k_padded
-                                 ? inputs / kSpan * Form::kSpanBytes
-                                 : kCodedPanels * w.code_bytes() - k / kSpan * Form::kSpanBytes;
+  const bool is_last = k + inputs >= w.k_padded;
+  const std::int64_t of_scales = inputs / w.run.inputs * w.run.bytes(),
+                     ahead = is_last ? kCodedPanels * w.code_bytes() - k / kSpan * Form::kSpanBytes
+                                     : inputs / kSpan * Form::kSpanBytes;
+  const std::byte* next_scales =
+      is_last ? w.scales + (panel + kCodedPanels) * w.scale_bytes() : scales + of_scales;
+  for (std::int64_t i = 0; i < of_scales; i += 64) fetch_next(next_scales + i);
   for (std::int64_t i = 0; i < inputs; i += kSpan, codes += Form::kSpanBytes, out += kSpan * kPanel) {
     for (int line = 0; line < Form::kBits; ++line) fetch_next(codes + ahead + line * kPanel * 4);
 #pragma GCC unroll 8

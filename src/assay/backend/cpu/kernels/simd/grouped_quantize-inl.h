@@ -94,6 +94,24 @@ ASSAY_INLINE __m256 of_eight(const __m256 (&v)[8], const Op& op) {
             _mm256_permute2f128_ps(fours[0], fours[1], 0x31));
 }
 
+// Rows side by side are streams that lie too far apart for the processor to fetch them alone.
+ASSAY_INLINE void fetch_inputs(const QuantizeGroupedArgs& args, std::int64_t row, std::int64_t first) {
+  constexpr std::int64_t kAhead = 4 * kInt8Group;
+  if (args.x != nullptr)
+    fetch_row(args.x + row * args.x_stride + first + kAhead, kInt8Group);
+  else
+    fetch_row(args.x_tiles.data + args.x_tiles.offset(row, first + kAhead), kInt8Group / 2);
+}
+
+// What eight rows keep of a group at one place, or of half of one, where sums start at `starts` alone.
+ASSAY_INLINE void put_rows(const QuantizeGroupedArgs& args, std::int64_t at, __m256 scales, __m256 totals) {
+  const GroupedRows& out = args.out;
+  _mm256_storeu_ps(out.scales + at, scales);
+  _mm256_storeu_ps(out.sums + at, _mm256_mul_ps(totals, scales));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.starts + at),
+                      _mm256_mullo_epi32(_mm256_cvtps_epi32(totals), _mm256_set1_epi32(-args.values.zero)));
+}
+
 // Eight groups at once: those of eight rows at one place, or eight of a row one after the other. A largest
 // number and a sum of one alone would take more instructions than all its codes.
 template <bool AreRows>
@@ -108,6 +126,7 @@ ASSAY_INLINE void quantize_eight_groups(const QuantizeGroupedArgs& args, std::in
   __m256 eight[8];
   for (int i = 0; i < 8; ++i) {
     Vec inputs[kGroupVectors];
+    if constexpr (AreRows) fetch_inputs(args, row(i), first_input);
     load_group(args, row(i), first(i), inputs);
     eight[i] = folded(largest_of_group(inputs, poison[AreRows ? i : 0]), kMax);
     for (int j = 0; j < kGroupVectors; ++j) inputs[j].store(held[i] + j * Vec::kWidth);
@@ -134,6 +153,14 @@ ASSAY_INLINE void quantize_eight_groups(const QuantizeGroupedArgs& args, std::in
       sums[half][i] = folded(sum, kAdd);
       if constexpr (!Dot::kHasOffset) flipped[half][i] = folded(flip, kAdd);
     }
+  }
+  if constexpr (AreRows && Dot::kHasOffset) {
+    const __m256 scale = _mm256_load_ps(scales), low = of_eight(sums[0], kAdd),
+                 high = of_eight(sums[1], kAdd);
+    const std::int64_t at = first_input / kInt8Group * (is_half ? 2 : 1) * args.out.capacity + first_row;
+    put_rows(args, at, scale, is_half ? low : _mm256_add_ps(low, high));
+    if (is_half) put_rows(args, at + args.out.capacity, scale, high);
+    return;
   }
   for (int half = 0; half < 2; ++half) {
     _mm256_store_ps(totals[half], of_eight(sums[half], kAdd));
