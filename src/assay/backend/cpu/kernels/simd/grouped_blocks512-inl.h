@@ -32,8 +32,7 @@ struct GroupedBlock {
   "vmovdqa64 64*" at "(%[w]), %%zmm28\n\tvmovdqa64 64*" at "(%[w],%[next]), %%zmm29\n\t" \
   ASSAY_BYTES_ROWS_##n(ASSAY_GROUPED_MULTIPLY, at)
 #define ASSAY_GROUPED_LOWER(n) \
-  ASSAY_GROUPED_FOUR(n, "0") ASSAY_GROUPED_FOUR(n, "1") ASSAY_GROUPED_FOUR(n, "2") \
-  ASSAY_GROUPED_FOUR(n, "3")
+  ASSAY_GROUPED_FOUR(n, "0") ASSAY_GROUPED_FOUR(n, "1") ASSAY_GROUPED_FOUR(n, "2")
 #define ASSAY_GROUPED_MIDDLE(n) \
   ASSAY_GROUPED_FOUR(n, "4") ASSAY_GROUPED_FOUR(n, "5") ASSAY_GROUPED_FOUR(n, "6")
 // The last four inputs of a group of 32, each row's sums of which are converted and added to those of all
@@ -45,9 +44,9 @@ struct GroupedBlock {
   "vmulps (%[of_panel]), %%zmm30, %%zmm31\n\tvmulps (%[of_panel],%[scales_next]), %%zmm30, %%zmm30\n\t" \
   "vfmadd231ps %%zmm" low ", %%zmm31, %%zmm" all_low "\n\t" \
   "vfmadd231ps %%zmm" high ", %%zmm30, %%zmm" all_high "\n\t"
-#define ASSAY_GROUPED_LAST_FOUR(n) \
-  "vmovdqa64 64*7(%[w]), %%zmm28\n\tvmovdqa64 64*7(%[w],%[next]), %%zmm29\n\t" \
-  ASSAY_BYTES_ROWS_##n(ASSAY_GROUPED_MULTIPLY_LAST, "7")
+#define ASSAY_GROUPED_LAST_FOUR(n, at) \
+  "vmovdqa64 64*" at "(%[w]), %%zmm28\n\tvmovdqa64 64*" at "(%[w],%[next]), %%zmm29\n\t" \
+  ASSAY_BYTES_ROWS_##n(ASSAY_GROUPED_MULTIPLY_LAST, at)
 #define ASSAY_GROUPED_NEXT "add $64, %[of_panel]\n\tadd %[x_next], %[scales]\n\tadd %[x_next], %[starts]\n\t"
 #define ASSAY_GROUPED_ZERO(at, low, high, all_low, all_high, row, x) \
   "vpxor %%xmm" low ", %%xmm" low ", %%xmm" low "\n\tvpxor %%xmm" high ", %%xmm" high ", %%xmm" high "\n\t"
@@ -55,12 +54,11 @@ struct GroupedBlock {
   "vmovups (%[of_panel]), %%zmm28\n\tvmovups (%[of_panel],%[scales_next]), %%zmm29\n\t" \
   ASSAY_BYTES_ROWS_##n(ASSAY_BYTES_FINISH, "0") ASSAY_GROUPED_NEXT
 #define ASSAY_GROUPED_WHOLE(n, start) \
-  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_LOWER(n) \
-  ASSAY_GROUPED_MIDDLE(n) ASSAY_GROUPED_LAST_FOUR(n) \
-  ASSAY_GROUPED_NEXT
+  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_LOWER(n) ASSAY_GROUPED_FOUR(n, "3") \
+  ASSAY_GROUPED_MIDDLE(n) ASSAY_GROUPED_LAST_FOUR(n, "7") ASSAY_GROUPED_NEXT
 #define ASSAY_GROUPED_HALVES(n, start) \
-  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_LOWER(n) ASSAY_GROUPED_END(n) \
-  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_MIDDLE(n) ASSAY_GROUPED_FOUR(n, "7") ASSAY_GROUPED_END(n)
+  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_LOWER(n) ASSAY_GROUPED_LAST_FOUR(n, "3") ASSAY_GROUPED_NEXT \
+  ASSAY_BYTES_ROWS_##n(start, "0") ASSAY_GROUPED_MIDDLE(n) ASSAY_GROUPED_LAST_FOUR(n, "7") ASSAY_GROUPED_NEXT
 #define ASSAY_GROUPED_MINIMUM(at, low, high, all_low, all_high, row, x) \
   "vbroadcastss 4*" row "(%[x]), %%zmm" x "\n\t" \
   "vfmadd231ps %%zmm28, %%zmm" x ", %%zmm" all_low "\n\t" \
@@ -127,42 +125,52 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
   auto* sums = reinterpret_cast<float*>(scratch + kCodedPanels * kPanel * kCodedInputs);
   alignas(64) static constexpr float kZeros[kByteBlockRows * kColumns] = {};
   alignas(64) RunScales by[kCodedPanels];
+  constexpr std::int64_t kScaleFloats = sizeof(RunScales) / sizeof(float);
   for (std::int64_t k = 0; k < w.k_padded; k += kInt8Block) {
     const std::int64_t inputs = w.k_padded - k < kInt8Block ? w.k_padded - k : kInt8Block,
                        group = k / kOwnGroup * args.x.capacity;
     for (std::int64_t panel = 0; panel < panels; ++panel)
       expand_grouped_bytes<Form>(w, book, first_panel + panel, k, inputs,
                                  reinterpret_cast<std::int8_t*>(bytes + panel * kPanelBytes), &by[panel]);
-    // All panels of some rows one after the other: their inputs, which come from farther away, serve them all.
-    std::int64_t row = 0;
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      const std::int64_t rows = least_rows + (block < with_one_more ? 1 : 0);
+    GroupedBlock block{.x = args.x.codes + args.x.offset(0, k),
+                       .x_strip = args.x.strip(),
+                       .x_scales = args.x.scales + group,
+                       .starts = args.x.starts + group,
+                       .x_next = args.x.capacity * 4,
+                       .w = bytes,
+                       .w_next = kPanelBytes,
+                       .w_scales = reinterpret_cast<const float*>(by[0].scale),
+                       .scales_next = sizeof(RunScales),
+                       .spans = inputs / kSpan,
+                       .x_sums = args.x.sums + group,
+                       .minima = reinterpret_cast<const float*>(by[0].offset),
+                       .groups = inputs / kOwnGroup,
+                       .from = kZeros,
+                       .c = sums};
+    const bool is_first = k == 0, is_last = k + inputs == w.k_padded;
+    // All panels of some rows one after the other: their inputs, which come from farther away, serve them
+    // all.
+    for (std::int64_t row = 0, rows = 0, i = 0; i < blocks; ++i, row += rows) {
+      rows = least_rows + (i < with_one_more ? 1 : 0);
       for (std::int64_t pair = 0; pair < pairs; ++pair) {
-        const std::int64_t panel = first_panel + 2 * pair, left = to.n - panel * kPanel;
-        const bool is_whole = 2 * pair + 1 < panels;  // else the panel is its own neighbour
-        const std::int64_t columns = is_whole ? kColumns : kPanel;
-        const RunScales& low = by[2 * pair];
-        float* c = sums + (pair * to.rows + row) * kColumns;
-        add_grouped_block<Form::kIsHalf, Form::kHasOffset>(
-            rows, {.x = args.x.codes + args.x.offset(row, k),
-                   .x_strip = args.x.strip(),
-                   .x_scales = args.x.scales + group + row,
-                   .starts = args.x.starts + group + row,
-                   .x_next = args.x.capacity * 4,
-                   .w = bytes + 2 * pair * kPanelBytes,
-                   .w_next = is_whole ? kPanelBytes : 0,
-                   .w_scales = reinterpret_cast<const float*>(low.scale),
-                   .scales_next = is_whole ? static_cast<std::int64_t>(sizeof(RunScales)) : 0,
-                   .spans = inputs / kSpan,
-                   .x_sums = args.x.sums + group + row,
-                   .minima = reinterpret_cast<const float*>(low.offset),
-                   .groups = inputs / kOwnGroup,
-                   .from = k == 0 ? kZeros : c,
-                   .c = c});
-        if (k + inputs == w.k_padded)
-          epilogue(to, c, kColumns, row, rows, panel * kPanel, left < columns ? left : columns);
+        const bool is_whole = 2 * pair + 1 < panels;
+        GroupedBlock own = block;
+        own.w += 2 * pair * kPanelBytes;
+        own.w_scales += 2 * pair * kScaleFloats;
+        own.minima += 2 * pair * kScaleFloats;
+        own.c += (pair * to.rows + row) * kColumns;
+        if (!is_first) own.from = own.c;
+        if (!is_whole) own.w_next = own.scales_next = 0;  // the panel is its own neighbour
+        add_grouped_block<Form::kIsHalf, Form::kHasOffset>(rows, own);
+        if (!is_last) continue;
+        const std::int64_t columns = is_whole ? kColumns : kPanel, first = (first_panel + 2 * pair) * kPanel,
+                           left = to.n - first;
+        epilogue(to, own.c, kColumns, row, rows, first, left < columns ? left : columns);
       }
-      row += rows;
+      block.x += rows * kInt8Group;
+      block.x_scales += rows;
+      block.starts += rows;
+      block.x_sums += rows;
     }
   }
 }
