@@ -207,7 +207,7 @@ TEST_F(CliBadQuantized, ConfigurationsThatPromiseSomethingElse) {
   };
   const std::string plain = model_fixture("n_inner");
   write_config(plain, {{"quant_method", "gptq"}, {"bits", 4}});
-  expect_refused({"config.json", "gptq", "bitsandbytes"});
+  expect_refused({"config.json", "gptq", "bitsandbytes", "delete quantization_config"});
   write_config(plain, {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}});
   expect_refused({"config.json", "no weight", "stored quantized"});
   write_config(plain, {{"quant_method", "bitsandbytes"}, {"load_in_4bit", true}, {"load_in_8bit", true}});

@@ -65,6 +65,14 @@ TEST_F(CliUnusualNames, EveryCommandTakesThem) {
   EXPECT_TRUE(fs::exists(folder_ / "o\xFFut/model.safetensors"));
 }
 
+// Results show such a name and do not hold it: whoever verifies them says where the model lies.
+TEST_F(CliUnusualNames, VerifyingTakesThem) {
+  expect_success(run());
+  const ProgramResult result = run_program({"verify", folder_ / "re\xE9sults/results.json", "--model-path",
+                                            model_, "--drift", "1000000", "--json", "--quiet"});
+  EXPECT_NE(result.out.find("\"schema\": \"assay.verification\""), std::string::npos) << result.err;
+}
+
 TEST_F(CliUnusualNames, ErrorsShowThem) {
   expect_failure(run_program({"generate", folder_ / "n\xFFone", "-p", "a"}), 1, {"no such folder"});
 }

@@ -73,8 +73,17 @@ TEST_F(GenerationRulesOf, AreLeftOutOtherwise) {
   ASSERT_EQ(warnings_of(loaded).size(), 1U);
   EXPECT_EQ(
       warnings_of(loaded)[0],
-      "generation_config.json asks for repetition_penalty, suppress_tokens, num_beams, which is left out "
-      "here");
+      "generation_config.json asks for repetition_penalty, suppress_tokens, left out here: assay generate "
+      "--generation-config model follows it; and for num_beams, which is not supported");
+}
+
+// Whoever follows the file is not told to follow it.
+TEST_F(GenerationRulesOf, WhatIsNotSupportedIsNamedWhereTheyAreFollowed) {
+  const LoadedModel loaded = with_rules({{"repetition_penalty", 1.3}, {"dola_layers", "low"}});
+  const ModelSpec& spec = loaded.model->spec();
+  const GenerationRules rules = generation_rules(loaded.model->source(), spec.end_tokens, spec.vocab);
+  EXPECT_EQ(left_out_of(rules, true), "generation_config.json asks for dola_layers, which is not supported");
+  EXPECT_EQ(info_of(WarningKind::generation_config).remedy, "");
 }
 
 TEST_F(GenerationRulesOf, WhatChangesNothingIsNotNamed) {

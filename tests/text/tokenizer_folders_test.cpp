@@ -100,6 +100,66 @@ TEST(SpecialTokens, AreThoseOfTransformers) {
   }
 }
 
+struct ClassCase {
+  const char *config, *model_type;
+  Ids two, around, blank;  // ids of "  two", "a </s> b" and " "
+};
+
+// Transformers 5.24 takes vocabulary, merges and post-processor of a tokenizer.json, whose normalizer here
+// puts a mark before every text, and for some models the file as it is, whatever class is named.
+TEST(TokenizerClass, LlamaHasRulesOfItsOwn) {
+  const Json file = read_json_object(kFolderFixtures / "tokenizers/llama2/tokenizer.json");
+  const ClassCase cases[] = {
+      {R"({"tokenizer_class":"LlamaTokenizer"})",
+       "llama",
+       {1, 317, 318, 313, 305},
+       {1, 320, 317, 2, 329},
+       {1, 317}},
+      {R"({"tokenizer_class":"LlamaTokenizerFast","add_prefix_space":false})",
+       "llama",
+       {1, 317, 318, 313, 305},
+       {1, 291, 317, 2, 329},
+       {1, 317}},
+      {R"({"tokenizer_class":"LlamaTokenizer"})",
+       "granite",
+       {1, 520, 318, 313, 305},
+       {1, 320, 317, 2, 317, 329},
+       {1, 520}},
+      {R"({"tokenizer_class":"PreTrainedTokenizerFast"})",
+       "llama",
+       {1, 520, 318, 313, 305},
+       {1, 320, 317, 2, 317, 329},
+       {1, 520}},
+  };
+  for (const ClassCase& each : cases) {
+    SCOPED_TRACE(std::string(each.config) + each.model_type);
+    const TemporaryFolder folder;
+    folder.write("tokenizer.json", file.dump());
+    folder.write("tokenizer_config.json", each.config);
+    folder.write("config.json", Json{{"model_type", each.model_type}}.dump());
+    const Tokenizer tokenizer = Tokenizer::load(folder.path());
+    EXPECT_EQ(tokenizer.encode("  two"), each.two);
+    EXPECT_EQ(tokenizer.encode("a </s> b"), each.around);
+    EXPECT_EQ(tokenizer.encode(" "), each.blank);
+    const bool keeps_first = std::string_view(each.config).find("add_prefix_space") != std::string_view::npos;
+    EXPECT_EQ(tokenizer.decode(Ids{317, 318, 313, 305}), keeps_first ? "  two" : " two");
+  }
+}
+
+TEST(TokenizerClass, WarnsThatTextsAreNotCleanedUp) {
+  const TemporaryFolder folder;
+  folder.write("tokenizer_config.json", R"({"clean_up_tokenization_spaces":true})");
+  for (const char* name : {"word_piece", "unigram"}) {
+    const std::filesystem::path from = kFolderFixtures / "tokenizer_folders" / name / "tokenizer.json";
+    folder.write("tokenizer.json", read_json_object(from).dump());
+    const Tokenizer tokenizer = Tokenizer::load(folder.path());
+    ASSERT_EQ(tokenizer.warnings().size(), 1U) << name;
+    EXPECT_TRUE(holds(tokenizer.warnings()[0], "clean_up_tokenization_spaces")) << tokenizer.warnings()[0];
+  }
+  folder.write("tokenizer.json", small_tokenizer().dump());  // Transformers cleans up no text of BPE
+  EXPECT_TRUE(Tokenizer::load(folder.path()).warnings().empty());
+}
+
 TEST(SpecialTokens, WarnOfAnotherId) {
   Json file = small_tokenizer();
   file["added_tokens"] = {added_token("<|x|>", 300)};

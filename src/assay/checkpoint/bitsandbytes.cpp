@@ -71,8 +71,10 @@ std::optional<Config> config_from(const JsonView& config) {
   const bool is_old = !view.has("quant_method") && (found.is_eight_bit || found.is_four_bit);
   const std::string method = is_old ? "bitsandbytes" : view.text("quant_method");
   if (method != "bitsandbytes")
-    throw Error("{}: quant_method '{}' is not supported; expected bitsandbytes or assay", view.where(),
-                method);
+    throw Error(
+        "{}: quant_method '{}' is not supported; expected bitsandbytes or assay: if the weights are plain "
+        "numbers, as of a merged model, delete quantization_config from this file",
+        view.where(), method);
   if (found.is_four_bit && found.is_eight_bit)
     throw Error("{}: expected one of load_in_4bit and load_in_8bit, found both", view.where());
   if (!(found.threshold >= 0 && found.threshold <= 1e6))

@@ -197,13 +197,18 @@ class RunFolder {
 ResultSet repeated(const ResultSet& theirs, const VerifyFlags& flags, const CLI::App& app) {
   const std::vector<std::string> command = command_of(theirs, app);
   if (!flags.folder.empty()) check_output_folder(flags.folder);
-  const OrderedJson flags_of_run = flags_of(theirs, flags, command.front() == "run");
+  OrderedJson flags_of_run = flags_of(theirs, flags, command.front() == "run");
   check_model(theirs, flags, flags_of_run);
   const RunFolder own(""), folder(flags.folder);
   const fs::path config = own.path() / "verify.json";
-  write_file_atomically(config, flags_of_run.dump(1) + "\n");
   std::vector<std::string> words{own_program()};
   words.insert(words.end(), command.begin(), command.end());
+  // As a word, since JSON holds no name that is not UTF-8.
+  if (!flags.model.empty()) {
+    words.push_back(flags.model);
+    flags_of_run.erase("model");
+  }
+  write_file_atomically(config, flags_of_run.dump(1) + "\n");
   for (const std::string& word : {std::string("--config"), config.string(), std::string("--output"),
                                   folder.path().string(), std::string("--json")})
     words.push_back(word);

@@ -42,7 +42,7 @@ constexpr WarningInfo kWarningTable[] = {
      "use the tokenizer that was trained with the model"},
     {{Kind::generation_config, "generation_config", "Generation configuration not followed",
       "Greedy decoding here takes the most probable token, and Transformers' generate() another."},
-     "use assay generate --generation-config model to follow it"},
+     ""},  // the text names it, where there is one
     {{Kind::throttling, "throttling", "Throttled processor",
       "Heat or power limits slowed the processor down."},
      "improve the cooling and repeat"},

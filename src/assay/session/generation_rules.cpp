@@ -63,7 +63,8 @@ std::vector<std::string> unsupported_in(const JsonView& config) {
                                  {"watermarking_config", nullptr},
                                  {"stop_strings", Json::array()},
                                  {"num_beams", 1},
-                                 {"penalty_alpha", nullptr}};
+                                 {"penalty_alpha", nullptr},
+                                 {"dola_layers", nullptr}};
   std::vector<std::string> keys;
   for (const auto& [key, value] : kInert)
     if (config.has(key) && *config.raw().find(key) != value) keys.emplace_back(key);
@@ -129,15 +130,19 @@ GenerationRules generation_rules(const ModelSource& source, const std::vector<To
 }
 
 std::string left_out_of(const GenerationRules& rules, bool is_followed) {
-  std::vector<std::string> left = rules.unsupported;
-  if (!is_followed) left.insert(left.begin(), rules.keys.begin(), rules.keys.end());
   std::string text;
-  if (!left.empty())
-    text = fmt::format("generation_config.json asks for {}, which {}", fmt::join(left, ", "),
-                       is_followed ? "is not supported" : "is left out here");
+  const auto say = [&](const std::vector<std::string>& keys, std::string_view what) {
+    if (!keys.empty())
+      text += fmt::format("{} {}, {}", text.empty() ? "generation_config.json asks for" : "; and for",
+                          fmt::join(keys, ", "), what);
+  };
+  if (!is_followed) say(rules.keys, "left out here: assay generate --generation-config model follows it");
+  say(rules.unsupported, "which is not supported");
   if (rules.has_no_end && !is_followed)
     text += fmt::format(
-        "{}generation_config.json names no end token, and generation stops at that of config.json",
+        "{}generation_config.json names no end token, and generation stops at that of config.json, as it "
+        "does "
+        "not with assay generate --generation-config model",
         text.empty() ? "" : "; ");
   return text;
 }

@@ -18,6 +18,17 @@ namespace {
 constexpr const char* kMark = "\xE2\x96\x81";  // U+2581
 using PieceType = SentencePieceModel::PieceType;
 
+void decode_characters(TokenizerSpec& spec, bool joins_bytes, bool is_fused, bool strips) {
+  spec.decode = {};
+  spec.decode.is_byte_level = false;
+  spec.decode.before = {{.kind = DecodeStep::Kind::replace, .pattern = kMark, .content = " "}};
+  spec.decode.joins_bytes = joins_bytes;
+  if (is_fused && strips) {
+    spec.decode.ends.pattern = " ";
+    spec.decode.ends.at_start = 1;
+  }
+}
+
 class SentencePieceReader {
  public:
   SentencePieceReader(const TokenizerFiles& files, NamedTokens& defaults)
@@ -43,15 +54,7 @@ class SentencePieceReader {
   void read_llama() {
     add_pieces();
     add_merges(merges_from_order(texts_));
-    spec_.byte_fallback = true;
-    const bool adds_prefix = config_.boolean_or("add_prefix_space", true);
-    Metaspace metaspace{.replacement = kMark, .splits = false};
-    metaspace.prepend = !adds_prefix                          ? Metaspace::Prepend::never
-                        : config_.boolean_or("legacy", false) ? Metaspace::Prepend::always
-                                                              : Metaspace::Prepend::first;
-    spec_.pre = PreTokenizer({metaspace});
-    decode_characters(true, true, adds_prefix);
-    defaults_ = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+    set_llama_rules(config_, spec_, defaults_);
     add_special(true);
   }
 
@@ -61,7 +64,7 @@ class SentencePieceReader {
     spec_.byte_fallback = true;
     spec_.unknown = spec_.vocabulary.find("<unk>");
     spec_.normalizer.replace(" ", kMark, where_);
-    decode_characters(true, true, false);
+    decode_characters(spec_, true, true, false);
     defaults_ = {{"bos_token", "<bos>"},
                  {"eos_token", "<eos>"},
                  {"unk_token", "<unk>"},
@@ -120,7 +123,7 @@ class SentencePieceReader {
     if (!user_defined.empty())
       steps.emplace_back(SplitStep{std::make_shared<const PatternFinder>(user_defined)});
     spec_.pre = PreTokenizer(std::move(steps));
-    decode_characters(model_.byte_fallback, model_.byte_fallback || model_.adds_dummy_prefix,
+    decode_characters(spec_, model_.byte_fallback, model_.byte_fallback || model_.adds_dummy_prefix,
                       model_.adds_dummy_prefix);
     if (model_.bos_id >= 0) defaults_.emplace_back("bos_token", model_.bos_piece);
     if (model_.eos_id >= 0) defaults_.emplace_back("eos_token", model_.eos_piece);
@@ -188,16 +191,6 @@ class SentencePieceReader {
     if (model_.adds_dummy_prefix && is_legacy) spec_.normalizer.double_first(kMark, where_);
   }
 
-  void decode_characters(bool joins_bytes, bool is_fused, bool strips) {
-    spec_.decode.is_byte_level = false;
-    spec_.decode.before = {{.kind = DecodeStep::Kind::replace, .pattern = kMark, .content = " "}};
-    spec_.decode.joins_bytes = joins_bytes;
-    if (is_fused && strips) {
-      spec_.decode.ends.pattern = " ";
-      spec_.decode.ends.at_start = 1;
-    }
-  }
-
   void add_token(const std::string& content, bool is_special) {
     AddedToken token;
     token.content = content;
@@ -226,6 +219,22 @@ class SentencePieceReader {
 };
 
 }  // namespace
+
+void set_llama_rules(const JsonView& config, TokenizerSpec& spec, NamedTokens& defaults) {
+  spec.byte_fallback = true;
+  spec.fuse_unknown = true;
+  spec.ignore_merges = false;
+  spec.unknown.reset();
+  spec.normalizer = {};
+  const bool adds_prefix = config.boolean_or("add_prefix_space", true);
+  Metaspace metaspace{.replacement = kMark, .splits = false};
+  metaspace.prepend = !adds_prefix                         ? Metaspace::Prepend::never
+                      : config.boolean_or("legacy", false) ? Metaspace::Prepend::always
+                                                           : Metaspace::Prepend::first;
+  spec.pre = PreTokenizer({metaspace});
+  decode_characters(spec, true, true, adds_prefix);
+  defaults = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+}
 
 TokenizerSpec read_sentencepiece(const TokenizerFiles& files, const std::string& class_name,
                                  NamedTokens& defaults) {

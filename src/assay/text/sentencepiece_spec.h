@@ -12,4 +12,8 @@ namespace assay {
 TokenizerSpec read_sentencepiece(const TokenizerFiles& files, const std::string& class_name,
                                  NamedTokens& defaults);
 
+// The rules of LlamaTokenizer around its vocabulary and merges, in place of those that a tokenizer.json has:
+// `config` is tokenizer_config.json, whose add_prefix_space and legacy it follows.
+void set_llama_rules(const JsonView& config, TokenizerSpec& spec, NamedTokens& defaults);
+
 }  // namespace assay

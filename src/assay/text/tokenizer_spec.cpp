@@ -35,9 +35,10 @@ void read_merges_text(const TokenizerFiles::Text& merges, TokenizerSpec& spec) {
 }
 
 // Models whose files name a class that Transformers does not use for them.
-constexpr std::string_view kNotOfTheirClass[] = {"mistral",  "mistral3",  "mixtral",   "ministral",
-                                                 "phi3",     "internlm2", "internlm3", "jamba",
-                                                 "minicpm3", "nemotron"};
+constexpr std::string_view kNotOfTheirClass[] = {
+    "mistral", "mistral3", "mixtral",  "ministral", "phi3",  "internlm2", "internlm3",
+    "jamba",   "minicpm3", "nemotron", "stablelm",  "olmo2", "olmo3",     "granite",
+};
 
 // The class of Transformers that reads the files: the one they name, else that of the model.
 std::string class_of(const TokenizerFiles& files) {
@@ -45,7 +46,7 @@ std::string class_of(const TokenizerFiles& files) {
   std::string name = config.text_or("tokenizer_class", "");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   const auto& type = files.model_type;
-  if (name == "LlamaTokenizer" &&
+  if ((name == "LlamaTokenizer" || files.tokenizer) &&
       std::find(std::begin(kNotOfTheirClass), std::end(kNotOfTheirClass), type) != std::end(kNotOfTheirClass))
     return "";
   if (!name.empty()) return name;
@@ -133,12 +134,21 @@ TokenizerSpec read_tokenizer(const TokenizerFiles& files) {
   TokenizerSpec spec;
   if (files.tokenizer) {
     spec = read_tokenizer_json(files.tokenizer->content, files.tokenizer->where, prefix_space_of(files));
+    // This class takes vocabulary, merges and post-processor of the file, and the rest is its own.
+    if (class_name == "LlamaTokenizer" && spec.kind == ModelKind::bpe && spec.words == WordForm::characters)
+      set_llama_rules(JsonView(files.config.content, files.config.where), spec, defaults);
   } else if (files.pieces) {
     spec = read_sentencepiece(files, class_name, defaults);
   } else {
     spec = read_vocabulary_and_merges(files);
   }
   spec.source = files.source;
+  const JsonView config(files.config.content, files.config.where);
+  if (spec.kind != ModelKind::bpe && config.boolean_or("clean_up_tokenization_spaces", false))
+    spec.warnings.push_back(
+        fmt::format("{}: clean_up_tokenization_spaces is true, which Transformers follows, and blanks before "
+                    "punctuation stay in decoded text here",
+                    config.where()));
   read_special_tokens(files, defaults, spec);
   return spec;
 }
