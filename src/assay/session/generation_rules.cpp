@@ -140,9 +140,8 @@ std::string left_out_of(const GenerationRules& rules, bool is_followed) {
   say(rules.unsupported, "which is not supported");
   if (rules.has_no_end && !is_followed)
     text += fmt::format(
-        "{}generation_config.json names no end token, and generation stops at that of config.json, as it "
-        "does "
-        "not with assay generate --generation-config model",
+        "{}generation_config.json names no end token: generation stops at that of config.json here, and not "
+        "with assay generate --generation-config model",
         text.empty() ? "" : "; ");
   return text;
 }
