@@ -67,7 +67,9 @@ TEST(CliBudget, NoModelIsLeftOut) {
   for (const Json& one : json["left_out"]) {
     studies.insert(one["study"].get<std::string>());
     const std::string command = one["command"];
-    EXPECT_EQ(command.rfind("assay tradeoff ", 0), 0U) << command;
+    if (!one.contains("reason")) {  // else the whole run is repeated
+      EXPECT_EQ(command.rfind("assay tradeoff ", 0), 0U) << command;
+    }
   }
   EXPECT_EQ(studies.count("perplexity"), 1U);
 }
