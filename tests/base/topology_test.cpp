@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "assay/base/cpu.h"
+#include "assay/base/format.h"
+#include "assay/base/process.h"
 #include "assay/base/thread_pool.h"
 #include "support/fake_system.h"
 
@@ -117,6 +120,23 @@ TEST(Topology, EachThreadHasAProcessorInOrderOfUse) {
     })
         .join();
   }
+}
+
+// A run measures on every core, though what starts its processes has been pinned to one for a prediction.
+TEST(Topology, AProcessThatAPinnedThreadStartsMayUseAllProcessors) {
+  if (allowed_processors().size() < 2) GTEST_SKIP() << "one processor";
+  std::string all;
+  std::vector<int> after;
+  std::thread([&] {
+    const ThreadPool pool(1, {}, true);
+    ChildProcess child({"/bin/sh", "-c", "grep Cpus_allowed_list /proc/self/status"});
+    all = child.read_line(Seconds{10}, {}).line;
+    after = processors_of_thread();
+  }).join();
+  const std::string one = fmt::format("Cpus_allowed_list:\t{}", allowed_processors().front());
+  EXPECT_TRUE(all.starts_with(one)) << all;
+  EXPECT_GT(all.size(), one.size()) << all;
+  EXPECT_EQ(after.size(), 1) << "the thread stays where it was pinned";
 }
 
 TEST(Topology, PoolsKnowTheNodesOfTheirThreads) {

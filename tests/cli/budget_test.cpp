@@ -1,5 +1,6 @@
 // --budget: what fits is chosen, what does not is named, and a choice is kept.
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "support/program.h"
 #include "support/temporary_folder.h"
@@ -50,6 +51,27 @@ TEST(CliBudget, WhatAFlagAsksForIsMeasured) {
   expect_success(result);
   EXPECT_EQ(Json::parse(result.out)["rows"].size(), 2U);
   EXPECT_NE(result.err.find("more than the budget"), std::string::npos) << result.err;
+}
+
+// Each model has a row however short the budget is, and what it leaves out has a command that a shell can
+// run.
+TEST(CliBudget, NoModelIsLeftOut) {
+  const ProgramResult result = run_program(
+      {"tradeoff", kModel, "--with", "demo", "-p", "a", "-n", "4", "--budget", "0.001s", "--json"});
+  expect_success(result);
+  const Json json = Json::parse(result.out);
+  std::set<std::string> models;
+  for (const Json& row : json["rows"]) models.insert(row["setting"]["model"].get<std::string>());
+  EXPECT_EQ(models, (std::set<std::string>{"with_tokenizer", "demo"}));
+  std::set<std::string> studies;
+  for (const Json& one : json["left_out"]) {
+    studies.insert(one["study"].get<std::string>());
+    const std::string command = one["command"];
+    if (!one.contains("reason")) {  // else the whole run is repeated
+      EXPECT_EQ(command.rfind("assay tradeoff ", 0), 0U) << command;
+    }
+  }
+  EXPECT_EQ(studies.count("perplexity"), 1U);
 }
 
 TEST(CliBudget, ItsChoiceIsGivenAgainWithTheConfiguration) {

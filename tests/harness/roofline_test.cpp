@@ -241,5 +241,16 @@ TEST_F(Predictions, AddBatchesAndNameWhatCannotRun) {
   EXPECT_NEAR(seconds_of(equal), first, 1e-12);
 }
 
+// A window in which a thread waits for its processor shows a hundredth of the rate: the others tell the
+// machine's.
+TEST(Roofline, AnInterruptedWindowIsNoPeak) {
+  const std::vector<Roofline::Peaks> windows{{1e8, 5e11}, {3e10, 2e9}, {2e10, 4e11}};
+  std::size_t at = 0;
+  const Roofline::Peaks best = best_of(3, [&] { return windows[at++]; });
+  EXPECT_EQ(at, 3U);
+  EXPECT_EQ(best.bytes_per_second, 3e10);
+  EXPECT_EQ(best.operations_per_second, 5e11);
+}
+
 }  // namespace
 }  // namespace assay

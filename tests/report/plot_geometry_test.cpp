@@ -1,6 +1,9 @@
 // Where a plot draws what: every coordinate worked out by hand from the page's margins.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <sstream>
+
 #include "assay/report/figures.h"
 #include "assay/report/plot.h"
 #include "assay/report/table.h"
@@ -102,14 +105,31 @@ TEST(PlotGeometry, OfOneSeriesAndOfManyMarkers) {
   EXPECT_EQ(number_of(to_svg(plot), "<circle"), 2U);
   plot.series = std::vector<PlotSeries>(9, {"s", {{0, 0, 0, 0}, {10, 10, 0, 0}}});
   const std::string svg = to_svg(plot);
-  // A triangle and a diamond at 84, 416; the ninth series begins again with colour and marker.
+  // A triangle, a diamond and a triangle that points down at 84, 416; the ninth series begins again with
+  // colours.
   EXPECT_TRUE(draws(svg, "<polygon points=\"84.0,410.1 78.6,420.5 89.4,420.5\" fill=\"#009E73\"/>")) << svg;
   EXPECT_TRUE(
       draws(svg, "<polygon points=\"84.0,409.7 89.4,416.0 84.0,422.3 78.6,416.0\" fill=\"#CC79A7\"/>"));
-  EXPECT_TRUE(draws(svg, "<circle cx=\"84.0\" cy=\"416.0\" r=\"4.5\" fill=\"#E69F00\"/>"));
+  EXPECT_TRUE(draws(svg, "<polygon points=\"84.0,421.9 78.6,411.5 89.4,411.5\" fill=\"#E69F00\"/>")) << svg;
   EXPECT_EQ(number_of(svg, "stroke=\"#0072B2\" stroke-width=\"2\""), 4U);  // lines and legend of two
   plot.series = {{"one", {{5, 5, 0, 0}}}};
   EXPECT_EQ(number_of(to_svg(plot), "<polyline"), 0U) << "one point is no line";
+}
+
+// A run of all precisions draws eighteen marks, which only their legend names.
+TEST(PlotGeometry, TwentyMarksDifferFromEachOther) {
+  Plot plot;
+  plot.series = std::vector<PlotSeries>(20, {"s", {{5, 5, 0, 0}}, false});
+  std::istringstream lines(to_svg(plot));
+  std::multiset<std::string> marks;
+  for (std::string line; std::getline(lines, line);)
+    if (const auto at = line.find(" fill=\"#");
+        at != std::string::npos && line.find("<text") == std::string::npos)
+      marks.insert(line);
+  std::set<std::string> in_the_plot;
+  for (const std::string& mark : marks)
+    if (mark.find("<rect width") == std::string::npos) in_the_plot.insert(mark);
+  EXPECT_EQ(in_the_plot.size(), 40U) << "twenty in the plot and twenty in its legend";
 }
 
 // The names are 7 characters long: 40 + 7.4 * 7 = 91.8 to 760; 0 to 12 on it, 55.683 a unit.

@@ -75,7 +75,7 @@ TEST(Takeaways, SayWhatThePlantedResultsHold) {
   results.rows[3].set("bits_per_weight", 6.4);
   EXPECT_EQ(joined(test::takeaway_texts(results)),
             "Memory: the weights of nf4 take 80.0 MiB, 5.0x less than those of float32 (400.0 MiB). They "
-            "average 6.4 bits per weight, because the embedding, which is also the LM head, is not quantized "
+            "average 6.4 bits per weight, because the embedding and the LM head are not quantized "
             "and every group of codes has a scale.\n"
             "Latency: int8 is the fastest, 3.33x [3.23, 3.45] faster than float32. nf4, the smallest, "
             "is 1.67x [1.62, 1.72] slower than int8 and reaches 40 % of the roofline; in its profiled run "

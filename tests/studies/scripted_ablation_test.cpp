@@ -60,7 +60,7 @@ TEST(DescribeSteps, OfAParabolaHasItsThreeCoefficients) {
             "With the KV cache, a decode step takes 9 ms - 20 us per position - 500 ns per position squared "
             "(R2 1.00) in a quadratic fit.");
   EXPECT_EQ(sentences[3],
-            "Without the KV cache, a decode step takes 2 ms - 30 us per position + 2.5e+03 ns per position "
+            "Without the KV cache, a decode step takes 2 ms - 30 us per position + 2.5 us per position "
             "squared (R2 1.00) in a quadratic fit.");
 }
 

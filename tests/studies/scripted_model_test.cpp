@@ -214,7 +214,7 @@ TEST_F(ScriptedTradeoff, GoesThroughTablesFilesAndPictures) {
   const std::vector<std::string> takeaways = test::takeaway_texts(results);
   EXPECT_EQ(takeaways[0],
             "Memory: the weights of nf4 take 2.0 MiB, 8.0x less than those of float32 (16.0 MiB). They "
-            "average 6.5 bits per weight, because the embedding, which is also the LM head, is not quantized "
+            "average 6.5 bits per weight, because the embedding and the LM head are not quantized "
             "and every group of codes has a scale.");
   EXPECT_EQ(takeaways[1].rfind("Latency: int8-dynamic is the fastest, 2.00x [", 0), 0U) << takeaways[1];
   EXPECT_NE(takeaways[1].find("nf4, the smallest, is 3x ["), std::string::npos) << takeaways[1];

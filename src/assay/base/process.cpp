@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <spawn.h>
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "assay/base/cpu.h"
 #include "assay/base/error.h"
 
 namespace assay {
@@ -60,6 +62,27 @@ class SurvivesClosedPipe {
   sigset_t closed_pipe_, before_;
 };
 
+// While one lives, this thread may run wherever the process might when it began. A child inherits that, and
+// would see a single core where a pool has pinned the thread that starts it.
+class OnAllowedProcessors {
+ public:
+  OnAllowedProcessors() : is_known_(sched_getaffinity(0, sizeof(before_), &before_) == 0) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (const int cpu : allowed_processors()) CPU_SET(static_cast<std::size_t>(cpu), &all);
+    if (is_known_) sched_setaffinity(0, sizeof(all), &all);
+  }
+  ~OnAllowedProcessors() {
+    if (is_known_) sched_setaffinity(0, sizeof(before_), &before_);
+  }
+  OnAllowedProcessors(const OnAllowedProcessors&) = delete;
+  OnAllowedProcessors& operator=(const OnAllowedProcessors&) = delete;
+
+ private:
+  cpu_set_t before_{};
+  bool is_known_;
+};
+
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
@@ -75,7 +98,11 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawnattr_setpgroup(&attributes, 0);
-  const int code = posix_spawnp(&id_, pointers[0], &actions, &attributes, pointers.data(), environ);
+  int code = 0;
+  {
+    const OnAllowedProcessors everywhere;
+    code = posix_spawnp(&id_, pointers[0], &actions, &attributes, pointers.data(), environ);
+  }
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(in[0]);

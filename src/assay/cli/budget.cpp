@@ -83,11 +83,12 @@ std::optional<double> BudgetFlags::seconds() const {
   throw UsageError("--budget: expected a time such as 90s, 10min or 2h, or none, found '{}'", budget);
 }
 
-CommandOf commands_of(const std::string& config, const std::string& folder, bool is_run) {
+CommandOf commands_of(const std::string& config, const std::string& folder, const std::string& run_as) {
   const nlohmann::ordered_json flags = parse_ordered_json(config, "the flags");
-  return [flags, folder, is_run](const std::string& name, const std::vector<std::string>& values) {
+  return [flags, folder, run_as](const std::string& name, const std::vector<std::string>& values) {
     const Study& study = study_named(name);
-    std::string command = "assay " + (is_run ? "run" : study.command);
+    const bool is_run = run_as == "run";
+    std::string command = "assay " + (is_run || study.command.empty() ? run_as : study.command);
     const std::string flag = values.empty() ? "" : flag_of_values(study, is_run);
     const auto add = [&](const std::string& key, const std::string& value) {
       command += key == "model" ? " " + shell_word(value) : fmt::format(" --{} {}", key, shell_word(value));

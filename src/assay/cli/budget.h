@@ -24,8 +24,9 @@ struct BudgetFlags {
 };
 
 // The commands that measure what is left out: those of the studies, or `assay run` with one study alone.
-// `config`: the flags in force (config_of()).
-CommandOf commands_of(const std::string& config, const std::string& folder, bool is_run);
+// `config`: the flags in force (config_of()). `command`: that of the run, "sweep lengths", which a study
+// without one of its own takes.
+CommandOf commands_of(const std::string& config, const std::string& folder, const std::string& command);
 
 // A choice, with what it leaves out.
 struct Chosen {

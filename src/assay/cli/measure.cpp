@@ -172,7 +172,7 @@ Chosen Measuring::chosen_now(const std::vector<PlannedStudy>& plan, const SpeedF
                              double before_s) {
   const CostOf cost_of = cost_predictor(experiment(), experiment_->source(), factors);
   return chosen_for(flags_.budget, costs_of(experiment(), plan, cost_of), before_s,
-                    commands_of(config_, flags_.folder, is_run_));
+                    commands_of(config_, flags_.folder, is_run_ ? "run" : plan.front().study->command));
 }
 
 void Measuring::choose(const std::vector<PlannedStudy>& plan) {

@@ -2,6 +2,7 @@
 // this machine, measured beside the case, can do so.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -83,5 +84,8 @@ class Roofline {
 Roofline::Peaks device_peaks(Backend& backend, Bytes working_set, const Precision& precision, Seconds each);
 Roofline::Peaks host_peaks(ReadProbe& probe, ThreadPool& pool, const std::optional<PeakInstruction>& product,
                            Seconds each);
+// The best of a few windows: one in which the threads wait for a processor shows a hundredth of what the
+// machine does.
+Roofline::Peaks best_of(int windows, const std::function<Roofline::Peaks()>& measure);
 
 }  // namespace assay

@@ -121,10 +121,13 @@ class ResultDocument {
     const Row* row = first_with(results_, "memory_bytes");
     if (row == nullptr) return;
     const double bytes = row->find("memory_bytes")->value;
+    // A footprint has the codes of quantized weights alone, so that it is less than their file.
+    const bool is_of_codes = results_.model.dtype.find("(as stored)") != std::string::npos;
     section.add(
-        Paragraph{fmt::format("{} has {} parameters; in {} they take {:.2f} MiB ({} bytes).",
+        Paragraph{fmt::format("{} has {} parameters; in {} they take {:.2f} MiB ({} bytes){}.",
                               results_.model.id, with_commas(results_.model.parameters), results_.model.dtype,
-                              bytes / (1024 * 1024), with_commas(static_cast<std::int64_t>(bytes)))});
+                              bytes / (1024 * 1024), with_commas(static_cast<std::int64_t>(bytes)),
+                              is_of_codes ? " without the scales of their blocks" : "")});
   }
 
   void add_perplexity(Section& section) const {

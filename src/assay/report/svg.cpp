@@ -12,8 +12,10 @@ namespace {
 
 constexpr std::array<const char*, 8> kColours = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                                  "#E69F00", "#56B4E9", "#000000", "#999933"};
-// As many as share no divisor with the four markers: twenty series differ without colour.
-constexpr std::array<const char*, 5> kDashes = {"", "8 4", "2 3", "10 3 2 3", "5 2"};
+// As many as share no divisor with the five markers: twenty series differ without colour, forty marks without
+// lines by colour and shape.
+constexpr std::array<const char*, 4> kDashes = {"", "8 4", "2 3", "10 3 2 3"};
+constexpr std::size_t kMarkers = 5;
 constexpr const char* kFont = "DejaVu Sans, Helvetica, Arial, sans-serif";
 
 // Powers of ten, with 2 and 5 between them where there are few.
@@ -96,7 +98,7 @@ void Svg::marker(std::size_t kind, double x, double y, const char* colour, MarkS
   const std::string paint = style == MarkStyle::filled
                                 ? fmt::format("fill=\"{}\"", colour)
                                 : fmt::format("fill=\"#ffffff\" stroke=\"{}\" stroke-width=\"1.8\"", colour);
-  switch (kind % 4) {
+  switch (kind % kMarkers) {
     case 0:
       text_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:g}\" {}/>\n", x, y, r, paint);
       break;
@@ -107,8 +109,11 @@ void Svg::marker(std::size_t kind, double x, double y, const char* colour, MarkS
     case 2:
       polygon({{x, y - 1.3 * r}, {x - 1.2 * r, y + r}, {x + 1.2 * r, y + r}}, paint);
       break;
-    default:
+    case 3:
       polygon({{x, y - 1.4 * r}, {x + 1.2 * r, y}, {x, y + 1.4 * r}, {x - 1.2 * r, y}}, paint);
+      break;
+    default:
+      polygon({{x, y + 1.3 * r}, {x - 1.2 * r, y - r}, {x + 1.2 * r, y - r}}, paint);
   }
   if (style == MarkStyle::dotted)
     text_ += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"1.8\" fill=\"{}\"/>\n", x, y, colour);

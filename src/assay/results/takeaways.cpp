@@ -90,7 +90,9 @@ class Takeaways {
     MemoryTakeaway memory{labels_of(small), base.label, value_of(first, "resident_weights_bytes"),
                           value_of(base, "resident_weights_bytes")};
     if (memory.bytes >= memory.baseline_bytes) return;
-    memory.bits_per_weight = value_of(first, "bits_per_weight");
+    // Why there are as many is known of our own precisions: a file may hold its embedding in any type.
+    if (first.parameter("precision").find("(as stored)") == std::string::npos)
+      memory.bits_per_weight = value_of(first, "bits_per_weight");
     memory.has_quantized_lm_head = !first.setting.lm_head.empty();
     found_.emplace_back(std::move(memory));
   }

@@ -1,6 +1,7 @@
 #include "assay/studies/precisions.h"
 
 #include <algorithm>
+#include <set>
 
 #include "assay/base/error.h"
 #include "assay/model/families/families.h"
@@ -132,6 +133,11 @@ void add_precisions(const ExperimentContext& context, const std::vector<std::str
   for (std::size_t i = 0; i < configurations.size(); ++i)
     costed.cases[i].is_essential =
         std::find(essential.begin(), essential.end(), configurations[i]) != essential.end();
+  // Each model was asked for by its name: without a row it would be compared with nothing.
+  std::set<std::string> models;
+  for (std::size_t i = 0; i < configurations.size(); ++i)
+    if (configurations[i].model && models.insert(*configurations[i].model).second)
+      costed.cases[i].is_asked |= costed.is_sweep;
   for (const std::string& text : precisions_or_default(context, precisions))
     for (const RunConfig& own : choose_configurations(context, {text}).configurations)
       for (CostedCase& c : costed.cases)

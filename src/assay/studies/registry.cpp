@@ -68,7 +68,7 @@ std::vector<CostedStudy> costs_of(const ExperimentContext& context, const std::v
     if (!planned.study->applies(context, planned.options)) continue;
     CostedStudy& costed = all.emplace_back(planned.study->costs(context, planned.options, cost_of));
     costed.has_asked_tokens = planned.has_asked_tokens;
-    for (CostedCase& c : costed.cases) c.is_asked = planned.has_asked_cases;
+    for (CostedCase& c : costed.cases) c.is_asked |= planned.has_asked_cases;
   }
   return all;
 }

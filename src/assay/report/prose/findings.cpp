@@ -77,14 +77,21 @@ Sentences said(const LengthTrend& found) {
   return sentences;
 }
 
+// Nanoseconds in the unit that leaves less than a thousand of it.
+std::string shown_nanoseconds(double value) {
+  const double size = std::abs(value);
+  if (size < 999.5) return fmt::format("{:.3g} ns", size);
+  return size < 999.5e3 ? fmt::format("{:.3g} us", size / 1e3) : fmt::format("{:.4g} ms", size / 1e6);
+}
+
 Sentences said(const StepFit& fit) {
   const auto sign = [](double x) { return x < 0 ? '-' : '+'; };
-  std::string text = fmt::format("{:.3g} ms {} {:.3g} us per position", fit.coefficients[0],
-                                 sign(fit.coefficients[1]), 1e3 * std::abs(fit.coefficients[1]));
+  std::string text = fmt::format("{:.4g} ms {} {} per position", fit.coefficients[0],
+                                 sign(fit.coefficients[1]), shown_nanoseconds(1e6 * fit.coefficients[1]));
   const bool is_quadratic = fit.coefficients.size() > 2;
   if (is_quadratic)
-    text += fmt::format(" {} {:.3g} ns per position squared", sign(fit.coefficients[2]),
-                        1e6 * std::abs(fit.coefficients[2]));
+    text += fmt::format(" {} {} per position squared", sign(fit.coefficients[2]),
+                        shown_nanoseconds(1e6 * fit.coefficients[2]));
   return {fmt::format("{} the KV cache, a decode step takes {} (R2 {:.2f}){}.",
                       fit.cache ? "With" : "Without", text, fit.r2,
                       is_quadratic ? " in a quadratic fit" : "")};

@@ -34,8 +34,8 @@ std::string said(const MemoryTakeaway& memory) {
                      memory.has_quantized_lm_head
                          ? "positions, norms and biases are not quantized and every group of codes has a "
                            "scale"
-                         : "the embedding, which is also the LM head, is not quantized and every group of "
-                           "codes has a scale");
+                         : "the embedding and the LM head are not quantized and every group of codes "
+                           "has a scale");
 }
 
 std::string said(const LatencyTakeaway& latency) {
