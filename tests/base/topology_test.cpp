@@ -139,6 +139,14 @@ TEST(Topology, AProcessThatAPinnedThreadStartsMayUseAllProcessors) {
   EXPECT_EQ(after.size(), 1) << "the thread stays where it was pinned";
 }
 
+TEST(Topology, ACallerMayRunWhereItMightBeforeItsPool) {
+  std::thread([] {
+    const std::vector<int> before = processors_of_thread();
+    { const ThreadPool pool(1, {}, true); }
+    EXPECT_EQ(processors_of_thread(), before);
+  }).join();
+}
+
 TEST(Topology, PoolsKnowTheNodesOfTheirThreads) {
   const std::vector<int>& allowed = allowed_processors();
   if (allowed.size() < 2) GTEST_SKIP() << "one processor";

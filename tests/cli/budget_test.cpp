@@ -53,6 +53,17 @@ TEST(CliBudget, WhatAFlagAsksForIsMeasured) {
   EXPECT_NE(result.err.find("more than the budget"), std::string::npos) << result.err;
 }
 
+// The machine is measured before the choice, and what measures it must not leave one core to the processes.
+TEST(CliBudget, RowsRunOnAsManyThreadsAsWithoutOne) {
+  std::vector<std::string> threads;
+  for (const char* budget : {"none", "1min"}) {
+    const ProgramResult result = run_program(lengths({"--lengths", "4", "--budget", budget, "--json"}));
+    expect_success(result);
+    threads.push_back(Json::parse(result.out)["rows"][0]["parameters"]["threads"]);
+  }
+  EXPECT_EQ(threads[1], threads[0]);
+}
+
 // Each model has a row however short the budget is, and what it leaves out has a command that a shell can
 // run.
 TEST(CliBudget, NoModelIsLeftOut) {

@@ -31,6 +31,16 @@ void pin(pthread_t thread, const std::vector<int>& processors) {
   pthread_setaffinity_np(thread, sizeof(set), &set);
 }
 
+std::vector<int> processors_of_caller() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> all;
+  if (pthread_getaffinity_np(pthread_self(), sizeof(set), &set) != 0) return all;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(static_cast<std::size_t>(cpu), &set)) all.push_back(cpu);
+  return all;
+}
+
 }  // namespace
 
 thread_local int ThreadPool::worker_ = 0;
@@ -50,7 +60,10 @@ ThreadPool::ThreadPool(int threads, std::vector<int> processors, bool pins_calle
     pin(workers_.back().native_handle(),
         is_pinned ? std::vector<int>{processors[static_cast<std::size_t>(i)]} : processors);
   }
-  if (pins_caller) pin(pthread_self(), is_pinned ? std::vector<int>{processors[0]} : processors);
+  if (!pins_caller) return;
+  caller_ = std::this_thread::get_id();
+  before_ = processors_of_caller();
+  pin(pthread_self(), is_pinned ? std::vector<int>{processors[0]} : processors);
 }
 
 ThreadPool::~ThreadPool() {
@@ -58,6 +71,7 @@ ThreadPool::~ThreadPool() {
   epoch_.fetch_add(1);
   epoch_.notify_all();
   for (auto& worker : workers_) worker.join();
+  if (!before_.empty() && caller_ == std::this_thread::get_id()) pin(pthread_self(), before_);
 }
 
 void ThreadPool::run_erased(std::int64_t chunks, Call call, const void* task) {

@@ -20,8 +20,8 @@ namespace assay {
 class ThreadPool {
  public:
   // Workers get a processor each of the given ones (empty: all this process may use), one of each core first,
-  // where there are enough; the calling thread the first where `pins_caller`. `system` is where the topology
-  // is read (topology.h). Throws UsageError when threads < 1 or absurdly many.
+  // where there are enough; the calling thread the first where `pins_caller`, until the pool ends. `system`
+  // is where the topology is read (topology.h). Throws UsageError when threads < 1 or absurdly many.
   explicit ThreadPool(int threads, std::vector<int> processors = {}, bool pins_caller = false,
                       const std::string& system = "/sys");
   ~ThreadPool();
@@ -87,6 +87,8 @@ class ThreadPool {
   const std::span<const std::byte>* ahead_ = nullptr;  // by worker; published with the phase, as `task_` is
   std::vector<std::thread> workers_;
   std::unique_ptr<Ahead[]> waiting_;  // by worker
+  std::thread::id caller_;
+  std::vector<int> before_;  // where the caller might run until it was pinned
   static thread_local int worker_;
 };
 
