@@ -192,6 +192,34 @@ TEST(CliDiverge, RefusesWhatItCannotCompare) {
   expect_failure(run_program({"diverge", "demo", "nf4", "--ids"}), 2, {"--ids", "--text"});
 }
 
+// A file that holds blocks is compared with what could be made of it, behind everything else that a decision
+// needs, and where memory holds it.
+TEST(CliPrecisions, OthersAreMadeOfAFileOfBlocksAndSaySo) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "m.gguf";
+  expect_success(run_program({"quantize", "demo", file, "--recipe", "Q4_0"}));
+  const auto labels_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"tradeoff",  file,       "--device", "cpu",
+                                   "--dry-run", "--budget", "none",     "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(words);
+    expect_success(result);
+    std::vector<std::string> labels;
+    for (const Json& row : Json::parse(result.out)["cases"]) labels.push_back(row["label"]);
+    return labels;
+  };
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels_of({}),
+            (Labels{"as stored", "float32, of dequantized weights", "bfloat16, of dequantized weights",
+                    "int8-dynamic, of dequantized weights", "nf4, of dequantized weights"}));
+  EXPECT_EQ(labels_of({"--precision", "nf4+head,stored"}),
+            (Labels{"nf4+head:nf4, of dequantized weights", "as stored"}));
+  EXPECT_EQ(labels_of({"--max-memory", "1"}), Labels{"as stored"}) << "nothing else fits";
+  EXPECT_EQ(labels_of({"--with", "demo"})[0], "m: as stored");
+  for (const std::string& label : labels_of({"--with", "demo"}))
+    EXPECT_EQ(label.find("dequantized"), std::string::npos) << label;
+}
+
 // "stored" is what a quantized model holds, and a name in lists of precisions.
 TEST(CliPrecisions, StoredIsWhatAQuantizedModelHolds) {
   const TemporaryFolder folder;
@@ -203,7 +231,8 @@ TEST(CliPrecisions, StoredIsWhatAQuantizedModelHolds) {
   expect_success(swept);
   const Json rows = Json::parse(swept.out)["rows"];
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0]["label"], "float32");
+  EXPECT_EQ(rows[0]["label"], "float32, of dequantized weights");
+  EXPECT_EQ(rows[0]["setting"]["precision"], "float32");
   EXPECT_EQ(rows[1]["label"], "as stored");
   EXPECT_LT(rows[1]["values"]["resident_weights_bytes"]["value"],
             rows[0]["values"]["resident_weights_bytes"]["value"]);

@@ -37,6 +37,7 @@ inline std::string value_of(const Field& field) {
       {"tune", "off"},
       {"cpu_mask", ""},
       {"replica", "2"},
+      {"dequantized", "true"},
       {"model", "a \"b\" c"}};
   if (field.key == "cpu_mask") {  // the first processor that this process may run on
     std::string mask = fmt::format("{:x}", 1 << allowed_processors().front() % 4);

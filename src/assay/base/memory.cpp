@@ -34,6 +34,12 @@ Bytes available_memory() {
   return {available};
 }
 
+Bytes total_memory() {
+  const std::int64_t all = number_in("/proc/meminfo", "MemTotal:") * 1024;
+  const Bytes limit = cgroup_memory_limit();
+  return {limit.value > 0 && (all == 0 || limit.value < all) ? limit.value : all};
+}
+
 void require_memory(Bytes needed, std::string_view purpose) {
   const Bytes available = available_memory();
   if (available.value == 0 || needed.value <= available.value) return;

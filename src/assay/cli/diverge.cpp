@@ -73,7 +73,7 @@ std::vector<RunConfig> configurations_of(const DivergeFlags& flags, const Experi
       RunConfig common = flags.model.config;
       common.model = context.baseline.model;
       require_stored(word, context.model_of(common).is_quantized_already);
-      own = resolved_for_device(run_config_from_text(word, common));
+      own = context.with_origin(resolved_for_device(run_config_from_text(word, common)));
     } else {
       own = stored.at(model++);
     }

@@ -271,6 +271,16 @@ void add_text(std::vector<Field>& all) {
       choice<Newlines>({{"universal", Newlines::universal}, {"keep", Newlines::keep}})));
 }
 
+void add_origin(std::vector<Field>& all) {
+  all.push_back(
+      made<bool>({.key = "dequantized",
+                  .help = "Whether weights are made of the dequantized numbers of a quantized checkpoint",
+                  .kind = FieldKind::on,
+                  .has_flag = false,
+                  .label = [](const RunConfig&) { return std::string("of dequantized weights"); }},
+                 at(&RunConfig::is_dequantized), choice<bool>({{"true", true}, {"false", false}})));
+}
+
 void add_machine(std::vector<Field>& all) {
   all.push_back(made<Isa>({.key = "isa",
                            .help = "Instruction set of the kernels: scalar, avx2, avx512, avx512bf16 or amx "
@@ -334,6 +344,7 @@ void add_machine(std::vector<Field>& all) {
 
 std::vector<Field> made_table() {
   std::vector<Field> all;
+  add_origin(all);
   add_formats(all);
   add_numbers(all);
   add_choices(all);
@@ -346,12 +357,12 @@ std::vector<Field> made_table() {
   const RunConfig config;
   const auto& [model, precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
                calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
-               float32_matmul, lm_head_search, newlines, isa, device, cuda_gemm, tune, threads, cpu_mask,
-               replica] = config;
+               float32_matmul, lm_head_search, newlines, is_dequantized, isa, device, cuda_gemm, tune,
+               threads, cpu_mask, replica] = config;
   (void)std::tie(model, precision, recipe, dtype, quantize_head, llm_int8_threshold, input_scale, activations,
                  calibrator, smooth_quant, calibration, include, exclude, kv_cache, allow_non_finite,
-                 float32_matmul, lm_head_search, newlines, isa, device, cuda_gemm, tune, threads, cpu_mask,
-                 replica);
+                 float32_matmul, lm_head_search, newlines, is_dequantized, isa, device, cuda_gemm, tune,
+                 threads, cpu_mask, replica);
   return all;
 }
 

@@ -49,6 +49,7 @@ struct RunConfig {
   std::optional<Float32Matmul> float32_matmul = {};  // unset: float32
   LmHeadSearch lm_head_search = LmHeadSearch::full;
   Newlines newlines = Newlines::universal;  // in texts to score or calibrate on, and in prompts
+  bool is_dequantized = false;              // labels say so: weights are made of a quantized checkpoint's
 
   // The machine.
   std::optional<Isa> isa = {};         // kernels of this tier; unset: the best that runs here

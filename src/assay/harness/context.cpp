@@ -47,10 +47,17 @@ std::vector<std::pair<std::string, std::string>> configuration_of(const Experime
 }
 
 ContextModel ExperimentContext::model_of(const RunConfig& configuration) const {
-  if (!configuration.model) return {"", nullptr, tokenizer, context_length, is_quantized_already};
+  if (!configuration.model)
+    return {"", nullptr, tokenizer, context_length, is_quantized_already, can_be_dequantized};
   for (const ContextModel& each : models)
     if (each.name == *configuration.model) return each;
   throw std::logic_error("no model of the run: " + *configuration.model);
+}
+
+RunConfig ExperimentContext::with_origin(RunConfig configuration) const {
+  configuration.is_dequantized =
+      (configuration.precision || configuration.recipe) && model_of(configuration).can_be_dequantized;
+  return configuration;
 }
 
 Bytes usable_share(Bytes free) {
@@ -247,6 +254,44 @@ SessionGroup group_of_workers(WorkerOptions worker, const std::map<std::string, 
   return group;
 }
 
+// One of each kind, in the order in which a reader of the table expects them. What is free changes from run
+// to run, and a run that is resumed must choose the same: so all of the memory counts.
+std::vector<std::string> precisions_that_fit(MemoryPredictor& predictor, const RunConfig& common,
+                                             const std::optional<Bytes>& given) {
+  const Bytes host = given && given->value > 0 ? *given : usable_share(total_memory());
+  std::vector<std::string> all;
+  for (const std::string_view text : {name_of(baseline_preset(device_of(common))), name_of(Preset::bfloat16),
+                                      name_of(Preset::int8_dynamic), name_of(Preset::nf4)}) {
+    RunConfig configuration = common;
+    configuration.recipe.reset();
+    configuration = resolved_for_device(run_config_from_text(text, configuration));
+    const Bytes needed = predictor.usual(configuration);  // 0: not known, and loading will say why
+    const std::optional<DeviceMemory> device = predictor.device_memory(configuration);
+    if (needed.value <= (device ? usable_share(device->total) : host).value) all.emplace_back(text);
+  }
+  return all;
+}
+
+std::function<std::vector<std::string>()> once_asked_for(std::shared_ptr<MemoryPredictor> predictor,
+                                                         const RunConfig& common,
+                                                         const std::optional<Bytes>& given) {
+  return [predictor = std::move(predictor), common, given,
+          made = std::optional<std::vector<std::string>>()]() mutable {
+    if (!made) made = precisions_that_fit(*predictor, common, given);
+    return *made;
+  };
+}
+
+ContextModel context_model(const OpenedModel& model, bool needs_tokenizer) {
+  const bool is_quantized = stored_precision(*model.source, model.spec).has_value();
+  return {model.name,
+          model.source,
+          tokenizer_of(*model.source, needs_tokenizer),
+          model.spec.context,
+          is_quantized,
+          is_quantized && model.source->quantized_weights()->method().can_be_read_as_numbers};
+}
+
 bool is_on_gpu(const RunConfig& configuration) {
   return chosen_device(device_of(configuration)).kind == Device::Kind::cuda;
 }
@@ -271,6 +316,7 @@ void WorkerExperiment::use_first() {
   id_ = id;
   context_.context_length = first.context_length;
   context_.is_quantized_already = first.is_quantized_already;
+  context_.can_be_dequantized = first.can_be_dequantized;
   context_.tokenizer = first.tokenizer;
   context_.models.clear();
   if (models_.size() == 1) return;
@@ -289,21 +335,21 @@ void WorkerExperiment::put_first(const std::string& model) {
 WorkerExperiment::WorkerExperiment(const WorkerExperimentOptions& options) {
   const std::vector<OpenedModel> models = opened_models(options);
   for (const OpenedModel& model : models)
-    models_.emplace_back(
-        ContextModel{model.name, model.source, tokenizer_of(*model.source, options.needs_tokenizer),
-                     model.spec.context, stored_precision(*model.source, model.spec).has_value()},
-        model.id);
+    models_.emplace_back(context_model(model, options.needs_tokenizer), model.id);
   context_.common = options.common;
   context_.baseline = options.baseline;
   context_.sweep = options.sweep;
   use_first();
   if (!options.baseline.precision && !options.baseline.recipe && !context_.is_quantized_already)
     context_.baseline.precision = baseline_preset(device_of(options.baseline));
+  context_.baseline = context_.with_origin(std::move(context_.baseline));
   auto predictor = std::make_shared<MemoryPredictor>(models);
   context_.predicted_memory = [predictor](const RunConfig& configuration, std::int64_t sequences,
                                           std::int64_t tokens) {
     return (*predictor)(configuration, sequences, tokens);
   };
+  if (models.size() == 1 && context_.can_be_dequantized)
+    context_.made_of_stored = once_asked_for(predictor, options.common, options.memory_budget);
   WorkerOptions worker{.program = options.program,
                        .candidates = options.candidates,
                        .configuration = {},

@@ -30,7 +30,8 @@ struct ContextModel {
   std::shared_ptr<const ModelSource> source;   // null where it was loaded without
   std::shared_ptr<const Tokenizer> tokenizer;  // null where it has none
   std::int64_t context_length = 0;             // in tokens
-  bool is_quantized_already = false;           // its own precision is the only one
+  bool is_quantized_already = false;
+  bool can_be_dequantized = false;  // else its own precision is the only one
 };
 
 struct ExperimentContext {
@@ -39,8 +40,12 @@ struct ExperimentContext {
   RunConfig baseline;  // what other configurations are compared with
   std::shared_ptr<const Tokenizer> tokenizer;  // the model's, the first of several; null where it has none
   std::int64_t context_length = 0;             // the model's, in tokens
-  bool is_quantized_already = false;           // the checkpoint: its own precision is the only one
-  std::vector<ContextModel> models;            // where there are several: all of them
+  bool is_quantized_already = false;           // the checkpoint
+  bool can_be_dequantized = false;             // else its own precision is the only one
+  // Of one model that can be dequantized: the precisions that are made of it beside what it holds, unless
+  // some are asked for. Those that the memory of this machine, or of the device, can hold.
+  std::function<std::vector<std::string>()> made_of_stored = {};
+  std::vector<ContextModel> models;  // where there are several: all of them
   // The compared configuration that comes first, and that the others are compared with; unset: the first that
   // was asked for.
   std::optional<RunConfig> named_baseline = {};
@@ -52,6 +57,8 @@ struct ExperimentContext {
 
   // The model of a configuration. Throws std::logic_error for a name that none has.
   ContextModel model_of(const RunConfig& configuration) const;
+  // The same configuration, which says so where its weights are made of dequantized ones.
+  RunConfig with_origin(RunConfig configuration) const;
 };
 
 // Every setting of the context, defaults included, as text: ("seed", "1"), ("baseline.threads", "2").

@@ -42,7 +42,7 @@ constexpr WarningInfo kWarningTable[] = {
      "use the tokenizer that was trained with the model"},
     {{Kind::generation_config, "generation_config", "Generation configuration not followed",
       "Greedy decoding here takes the most probable token, and Transformers' generate() another."},
-     ""},  // the text names it, where there is one
+     "see in docs/usage.md which keys assay generate --generation-config model follows"},
     {{Kind::throttling, "throttling", "Throttled processor",
       "Heat or power limits slowed the processor down."},
      "improve the cooling and repeat"},

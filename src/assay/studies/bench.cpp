@@ -44,7 +44,7 @@ std::vector<RunConfig> configurations_of(const ExperimentContext& context, const
       if (!configuration.precision && !configuration.recipe &&
           !context.model_of(configuration).is_quantized_already)
         configuration.precision = Preset::float32;
-      add_once(precisions, std::move(configuration));
+      add_once(precisions, context.with_origin(std::move(configuration)));
     }
   if (asked.empty()) precisions.push_back(context.baseline);
   for (const RunConfig& precision : precisions) {

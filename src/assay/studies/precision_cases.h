@@ -14,8 +14,8 @@
 
 namespace assay {
 
-// `asked`; where it is empty, default_precisions(), or the checkpoint's own precision where every model is
-// quantized already.
+// `asked`; where it is empty, default_precisions(), or where every model is quantized already the
+// checkpoint's own precision, and what is made of it (ExperimentContext::made_of_stored).
 std::vector<std::string> precisions_or_default(const ExperimentContext& context,
                                                const std::vector<std::string>& asked);
 
@@ -44,7 +44,7 @@ std::vector<Case> precision_cases(const ExperimentContext& context, Scenario sce
                                   const std::vector<std::string>& precisions, const Prompt& prompt,
                                   std::int64_t new_tokens);
 // Precisions of each kind, one each: the first of all, bfloat16, int8-dynamic and nf4, with the LM head as it
-// is; what is no named precision counts as one.
+// is; what is no named precision counts as one, and what is made of dequantized weights as none.
 std::vector<RunConfig> one_of_each_kind(const std::vector<RunConfig>& configurations);
 // Within a budget a precision of each kind comes first: the first of all, bfloat16, int8-dynamic and nf4,
 // with the LM head as it is. `cases` have those configurations, in their order; each gets its text of the

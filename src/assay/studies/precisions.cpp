@@ -28,7 +28,12 @@ std::vector<std::string> precisions_or_default(const ExperimentContext& context,
   const bool is_any_plain =
       std::any_of(context.models.begin(), context.models.end(),
                   [](const ContextModel& model) { return !model.is_quantized_already; });
-  if (context.is_quantized_already && !is_any_plain) return {std::string(kAutoPrecision)};
+  if (context.is_quantized_already && !is_any_plain) {
+    if (!context.made_of_stored || context.common.recipe) return {std::string(kAutoPrecision)};
+    std::vector<std::string> all = context.made_of_stored();
+    all.insert(all.begin(), std::string(all.empty() ? kAutoPrecision : kStoredPrecision));
+    return all;
+  }
   std::vector<std::string> all = default_precisions(device_of(context.common));
   if (context.common.recipe) all.emplace_back(kAutoPrecision);  // which the recipe takes the place of
   return all;
@@ -54,7 +59,7 @@ ChosenConfigurations choose_configurations(const ExperimentContext& context,
       // float16 on a CPU becomes float32.
       RunConfig configuration = run_config_from_text(text, common);
       if (common.model) configuration = with_baseline_precision(context, std::move(configuration));
-      configuration = resolved_for_device(std::move(configuration));
+      configuration = context.with_origin(resolved_for_device(std::move(configuration)));
       const std::string label = configuration.label();
       const bool is_known = std::find(chosen.configurations.begin(), chosen.configurations.end(),
                                       configuration) != chosen.configurations.end();
@@ -121,7 +126,7 @@ std::vector<RunConfig> one_of_each_kind(const std::vector<RunConfig>& configurat
   std::vector<RunConfig> chosen;
   for (const RunConfig& own : configurations)
     if (chosen.empty() || !own.precision ||
-        (!own.quantize_head &&
+        (!own.quantize_head && !own.is_dequantized &&
          std::find(std::begin(kFirst), std::end(kFirst), *own.precision) != std::end(kFirst)))
       chosen.push_back(own);
   return chosen;

@@ -116,7 +116,8 @@ void add_grouped_block(std::int64_t rows, const GroupedBlock& block) {
 template <typename Form>
 void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, const Dot::Bytes& book,
                            std::int64_t first_panel, std::int64_t panels) {
-  constexpr std::int64_t kColumns = 2 * kPanel, kPanelBytes = kInt8Block * kPanel, kOwnGroup = Form::kGroup;
+  constexpr std::int64_t kColumns = 2 * kPanel, kPanelBytes = kInt8Block * kPanel, kOwnGroup = Form::kGroup,
+                         kPairScales = 2 * sizeof(RunScales) / sizeof(float);
   const LinearArgs& to = args.to;
   const GroupedCodes& w = args.weights;
   const std::int64_t blocks = (to.rows + kByteBlockRows - 1) / kByteBlockRows, pairs = (panels + 1) / 2,
@@ -125,7 +126,6 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
   auto* sums = reinterpret_cast<float*>(scratch + kCodedPanels * kPanel * kCodedInputs);
   alignas(64) static constexpr float kZeros[kByteBlockRows * kColumns] = {};
   alignas(64) RunScales by[kCodedPanels];
-  constexpr std::int64_t kScaleFloats = sizeof(RunScales) / sizeof(float);
   for (std::int64_t k = 0; k < w.k_padded; k += kInt8Block) {
     const std::int64_t inputs = w.k_padded - k < kInt8Block ? w.k_padded - k : kInt8Block,
                        group = k / kOwnGroup * args.x.capacity;
@@ -147,7 +147,7 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
                        .groups = inputs / kOwnGroup,
                        .from = kZeros,
                        .c = sums};
-    const bool is_first = k == 0, is_last = k + inputs == w.k_padded;
+    const bool is_last = k + inputs == w.k_padded;
     // All panels of some rows one after the other: their inputs, which come from farther away, serve them
     // all.
     for (std::int64_t row = 0, rows = 0, i = 0; i < blocks; ++i, row += rows) {
@@ -156,16 +156,15 @@ void linear_grouped_panels(const GroupedInt8Args& args, std::byte* scratch, cons
         const bool is_whole = 2 * pair + 1 < panels;
         GroupedBlock own = block;
         own.w += 2 * pair * kPanelBytes;
-        own.w_scales += 2 * pair * kScaleFloats;
-        own.minima += 2 * pair * kScaleFloats;
+        own.w_scales += pair * kPairScales;
+        own.minima += pair * kPairScales;
         own.c += (pair * to.rows + row) * kColumns;
-        if (!is_first) own.from = own.c;
+        if (k > 0) own.from = own.c;
         if (!is_whole) own.w_next = own.scales_next = 0;  // the panel is its own neighbour
         add_grouped_block<Form::kIsHalf, Form::kHasOffset>(rows, own);
         if (!is_last) continue;
-        const std::int64_t columns = is_whole ? kColumns : kPanel, first = (first_panel + 2 * pair) * kPanel,
-                           left = to.n - first;
-        epilogue(to, own.c, kColumns, row, rows, first, left < columns ? left : columns);
+        const std::int64_t columns = is_whole ? kColumns : kPanel, first = (first_panel + 2 * pair) * kPanel;
+        epilogue(to, own.c, kColumns, row, rows, first, to.n - first < columns ? to.n - first : columns);
       }
       block.x += rows * kInt8Group;
       block.x_scales += rows;

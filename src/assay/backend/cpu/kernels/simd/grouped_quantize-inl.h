@@ -103,13 +103,20 @@ ASSAY_INLINE void fetch_inputs(const QuantizeGroupedArgs& args, std::int64_t row
     fetch_row(args.x_tiles.data + args.x_tiles.offset(row, first + kAhead), kInt8Group / 2);
 }
 
-// What eight rows keep of a group at one place, or of half of one, where sums start at `starts` alone.
-ASSAY_INLINE void put_rows(const QuantizeGroupedArgs& args, std::int64_t at, __m256 scales, __m256 totals) {
+// What eight rows keep of a group, whose halves' codes have these sums, where sums start at `starts` alone.
+ASSAY_INLINE void put_rows(const QuantizeGroupedArgs& args, std::int64_t row, std::int64_t first,
+                           __m256 scales, __m256 low, __m256 high) {
   const GroupedRows& out = args.out;
-  _mm256_storeu_ps(out.scales + at, scales);
-  _mm256_storeu_ps(out.sums + at, _mm256_mul_ps(totals, scales));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.starts + at),
-                      _mm256_mullo_epi32(_mm256_cvtps_epi32(totals), _mm256_set1_epi32(-args.values.zero)));
+  const auto put = [&](std::int64_t at, __m256 totals) {
+    _mm256_storeu_ps(out.scales + at, scales);
+    _mm256_storeu_ps(out.sums + at, _mm256_mul_ps(totals, scales));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.starts + at),
+                        _mm256_mullo_epi32(_mm256_cvtps_epi32(totals), _mm256_set1_epi32(-args.values.zero)));
+  };
+  if (args.group == kInt8Group) return put(first / kInt8Group * out.capacity + row, _mm256_add_ps(low, high));
+  const std::int64_t at = first / kInt8Group * 2 * out.capacity + row;
+  put(at, low);
+  put(at + out.capacity, high);
 }
 
 // Eight groups at once: those of eight rows at one place, or eight of a row one after the other. A largest
@@ -154,14 +161,9 @@ ASSAY_INLINE void quantize_eight_groups(const QuantizeGroupedArgs& args, std::in
       if constexpr (!Dot::kHasOffset) flipped[half][i] = folded(flip, kAdd);
     }
   }
-  if constexpr (AreRows && Dot::kHasOffset) {
-    const __m256 scale = _mm256_load_ps(scales), low = of_eight(sums[0], kAdd),
-                 high = of_eight(sums[1], kAdd);
-    const std::int64_t at = first_input / kInt8Group * (is_half ? 2 : 1) * args.out.capacity + first_row;
-    put_rows(args, at, scale, is_half ? low : _mm256_add_ps(low, high));
-    if (is_half) put_rows(args, at + args.out.capacity, scale, high);
-    return;
-  }
+  if constexpr (AreRows && Dot::kHasOffset)
+    return put_rows(args, first_row, first_input, _mm256_load_ps(scales), of_eight(sums[0], kAdd),
+                    of_eight(sums[1], kAdd));
   for (int half = 0; half < 2; ++half) {
     _mm256_store_ps(totals[half], of_eight(sums[half], kAdd));
     if constexpr (!Dot::kHasOffset) _mm256_store_ps(flips[half], of_eight(flipped[half], kAdd));
