@@ -204,8 +204,9 @@ TEST(CliPrecisions, OthersAreMadeOfAFileOfBlocksAndSaySo) {
     words.insert(words.end(), more.begin(), more.end());
     const ProgramResult result = run_program(words);
     expect_success(result);
+    const Json plan = Json::parse(result.out);
     std::vector<std::string> labels;
-    for (const Json& row : Json::parse(result.out)["cases"]) labels.push_back(row["label"]);
+    for (const Json& row : plan.at("cases")) labels.push_back(row["label"]);
     return labels;
   };
   using Labels = std::vector<std::string>;
@@ -215,7 +216,7 @@ TEST(CliPrecisions, OthersAreMadeOfAFileOfBlocksAndSaySo) {
   EXPECT_EQ(labels_of({"--precision", "nf4+head,stored"}),
             (Labels{"nf4+head:nf4, of dequantized weights", "as stored"}));
   EXPECT_EQ(labels_of({"--max-memory", "1"}), Labels{"as stored"}) << "nothing else fits";
-  EXPECT_EQ(labels_of({"--with", "demo"})[0], "m: as stored");
+  EXPECT_EQ(labels_of({"--with", "demo"}).at(0), "m: as stored");
   for (const std::string& label : labels_of({"--with", "demo"}))
     EXPECT_EQ(label.find("dequantized"), std::string::npos) << label;
 }

@@ -373,7 +373,7 @@ TEST_F(ScriptedStudies, CaptionsNameHowItWasMeasured) {
   made.sessions->of(made.baseline);
   ResultSet results = results_of(made, {});
   EXPECT_NE(
-      results.caption.find("in several fresh processes (3) and warmed up; its cases then run in 3 rounds in "
+      results.caption.find("in 3 fresh processes and warmed up; its cases then run in 3 rounds in "
                            "random order"),
       std::string::npos)
       << results.caption;
@@ -381,7 +381,7 @@ TEST_F(ScriptedStudies, CaptionsNameHowItWasMeasured) {
   made.sweep.repeats.reset();
   results = results_of(made, {});
   EXPECT_NE(results.caption.find(
-                "in several fresh processes and warmed up; its cases then run in rounds in random order"),
+                "in one fresh process or several and warmed up; its cases then run in rounds in random order"),
             std::string::npos)
       << results.caption;
   EXPECT_EQ(results.run_id.size(), 16U);

@@ -81,7 +81,7 @@ constexpr WarningInfo kWarningTable[] = {
      "repeat after the machine has settled"},
     {{Kind::too_few_runs, "too_few_runs", "Too few processes",
       "Runs of one process share what differs from process to process, so there is no verdict."},
-     "measure in 5 processes or more"},
+     "measure in 3 processes, better 5 or more"},
     {{Kind::roofline_disturbed, "roofline_disturbed", "Roofline measured too low",
       "A case cannot be faster than its roofline, so the roofline's measurement was disturbed."},
      "repeat on an idle machine"},

@@ -37,10 +37,12 @@ std::string methods_of(const SweepOptions& sweep, const ResultSet& results) {
   std::vector<std::string> models{results.model.id};
   for (const OtherModel& other : results.other_models) models.push_back(other.name);
   std::string text = fmt::format(
-      "{} on {}. Each configuration is loaded in several fresh processes{} and warmed up; its cases then "
+      "{} on {}. Each configuration is loaded in {} and warmed up; its cases then "
       "run in {}random order, interleaved with those of the others. ",
       fmt::join(models, ", "), results.machine.cpu,
-      sweep.processes ? fmt::format(" ({})", *sweep.processes) : "",
+      !sweep.processes        ? "one fresh process or several"
+      : *sweep.processes == 1 ? "a fresh process"
+                              : fmt::format("{} fresh processes", *sweep.processes),
       sweep.repeats ? fmt::format("{} rounds in ", *sweep.repeats) : "rounds in ");
   text +=
       "A figure is the geometric mean of the processes' medians, with a 95 % interval by Student's t over "
