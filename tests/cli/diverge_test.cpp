@@ -216,7 +216,7 @@ TEST(CliPrecisions, OthersAreMadeOfAFileOfBlocksAndSaySo) {
   EXPECT_EQ(labels_of({"--precision", "nf4+head,stored"}),
             (Labels{"nf4+head:nf4, of dequantized weights", "as stored"}));
   EXPECT_EQ(labels_of({"--max-memory", "1"}), Labels{"as stored"}) << "nothing else fits";
-  EXPECT_EQ(labels_of({"--with", "demo"}).at(0), "m: as stored");
+  EXPECT_EQ(labels_of({"--with", "demo"}).at(0), "m.gguf: as stored");
   for (const std::string& label : labels_of({"--with", "demo"}))
     EXPECT_EQ(label.find("dequantized"), std::string::npos) << label;
 }
