@@ -211,10 +211,10 @@ TEST(CliPrecisions, OthersAreMadeOfAFileOfBlocksAndSaySo) {
   };
   using Labels = std::vector<std::string>;
   EXPECT_EQ(labels_of({}),
-            (Labels{"as stored", "float32, of dequantized weights", "bfloat16, of dequantized weights",
-                    "int8-dynamic, of dequantized weights", "nf4, of dequantized weights"}));
+            (Labels{"as stored", "float32 of dequantized weights", "bfloat16 of dequantized weights",
+                    "int8-dynamic of dequantized weights", "nf4 of dequantized weights"}));
   EXPECT_EQ(labels_of({"--precision", "nf4+head,stored"}),
-            (Labels{"nf4+head:nf4, of dequantized weights", "as stored"}));
+            (Labels{"nf4+head:nf4 of dequantized weights", "as stored"}));
   EXPECT_EQ(labels_of({"--max-memory", "1"}), Labels{"as stored"}) << "nothing else fits";
   EXPECT_EQ(labels_of({"--with", "demo"}).at(0), "m.gguf: as stored");
   for (const std::string& label : labels_of({"--with", "demo"}))
@@ -232,7 +232,7 @@ TEST(CliPrecisions, StoredIsWhatAQuantizedModelHolds) {
   expect_success(swept);
   const Json rows = Json::parse(swept.out)["rows"];
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0]["label"], "float32, of dequantized weights");
+  EXPECT_EQ(rows[0]["label"], "float32 of dequantized weights");
   EXPECT_EQ(rows[0]["setting"]["precision"], "float32");
   EXPECT_EQ(rows[1]["label"], "as stored");
   EXPECT_LT(rows[1]["values"]["resident_weights_bytes"]["value"],

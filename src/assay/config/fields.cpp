@@ -277,7 +277,7 @@ void add_origin(std::vector<Field>& all) {
                   .help = "Whether weights are made of the dequantized numbers of a quantized checkpoint",
                   .kind = FieldKind::on,
                   .has_flag = false,
-                  .label = [](const RunConfig&) { return std::string("of dequantized weights"); }},
+                  .label = [](const RunConfig&) { return std::string(" of dequantized weights"); }},
                  at(&RunConfig::is_dequantized), choice<bool>({{"true", true}, {"false", false}})));
 }
 

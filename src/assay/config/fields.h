@@ -35,7 +35,8 @@ struct Field {
   std::function<std::string(const RunConfig&)> identity = {};
   std::function<void(RunConfig&)> clear = {};
   std::function<void(const RunConfig&)> check = {};  // throws FieldError for a value out of range
-  // "dtype bfloat16"; empty where there is nothing to say.
+  // "dtype bfloat16", behind a comma unless it begins with "+" or a space; empty where there is nothing to
+  // say.
   std::function<std::string(const RunConfig&)> label = {};
   // Whether a precision takes it, where not all do, and the change that it makes.
   std::function<bool(const Precision&)> applies = {};

@@ -19,19 +19,22 @@ std::string in_quotes(const std::string& value) {
   return text + "\"";
 }
 
-// "+head:int8, dtype bfloat16": first what users type behind the name of a precision.
+// "+head:int8 of dequantized weights, dtype bfloat16": first what users type behind the name of a precision,
+// then what goes on without a comma.
 std::string labels(const RunConfig& config, bool is_about_numbers_alone) {
-  std::string typed, others;
+  std::string typed, going_on, others;
   for (const Field& field : fields()) {
     if (!field.label || !field.is_set(config) || (is_about_numbers_alone && !field.is_about_numbers))
       continue;
     const std::string own = field.label(config);
     if (own.starts_with('+'))
       typed += own;
+    else if (own.starts_with(' '))
+      going_on += own;
     else if (!own.empty())
       others += ", " + own;
   }
-  return typed + others;
+  return typed + going_on + others;
 }
 
 // "+head:nf4" of "nf4+head:nf4". "+head" is int8, or beside nf4, fp4 and GGUF's block types the same.
