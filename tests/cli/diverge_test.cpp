@@ -211,8 +211,8 @@ TEST(CliPrecisions, OthersAreMadeOfAFileOfBlocksAndSaySo) {
   };
   using Labels = std::vector<std::string>;
   EXPECT_EQ(labels_of({}),
-            (Labels{"as stored", "float32 of dequantized weights", "bfloat16 of dequantized weights",
-                    "int8-dynamic of dequantized weights", "nf4 of dequantized weights"}));
+            (Labels{"as stored", "bfloat16 of dequantized weights", "int8-dynamic of dequantized weights",
+                    "nf4 of dequantized weights", "float32 of dequantized weights"}));
   EXPECT_EQ(labels_of({"--precision", "nf4+head,stored"}),
             (Labels{"nf4+head:nf4 of dequantized weights", "as stored"}));
   EXPECT_EQ(labels_of({"--max-memory", "1"}), Labels{"as stored"}) << "nothing else fits";

@@ -254,14 +254,15 @@ SessionGroup group_of_workers(WorkerOptions worker, const std::map<std::string, 
   return group;
 }
 
-// One of each kind, in the order in which a reader of the table expects them. What is free changes from run
-// to run, and a run that is resumed must choose the same: so all of the memory counts.
+// One of each kind, those first that tell a reader most: the widest, whose weights are the file's own numbers,
+// is last. What is free changes from run to run, and a run that is resumed must choose the same: so all of the
+// memory counts.
 std::vector<std::string> precisions_that_fit(MemoryPredictor& predictor, const RunConfig& common,
                                              const std::optional<Bytes>& given) {
   const Bytes host = given && given->value > 0 ? *given : usable_share(total_memory());
   std::vector<std::string> all;
-  for (const std::string_view text : {name_of(baseline_preset(device_of(common))), name_of(Preset::bfloat16),
-                                      name_of(Preset::int8_dynamic), name_of(Preset::nf4)}) {
+  for (const std::string_view text : {name_of(Preset::bfloat16), name_of(Preset::int8_dynamic),
+                                      name_of(Preset::nf4), name_of(baseline_preset(device_of(common)))}) {
     RunConfig configuration = common;
     configuration.recipe.reset();
     configuration = resolved_for_device(run_config_from_text(text, configuration));
