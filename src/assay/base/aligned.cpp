@@ -20,7 +20,7 @@ AlignedBuffer::AlignedBuffer(std::size_t bytes, const char* purpose)
   const std::size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* p = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED)
-    throw Error("not enough memory for {}: {} bytes could not be allocated", purpose, bytes);
+    throw NotEnoughMemory("not enough memory for {}: {} bytes could not be allocated", purpose, bytes);
   auto* begin = static_cast<std::byte*>(p);
   if (slack > 0) {
     const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(p) % kHugePage) % kHugePage;

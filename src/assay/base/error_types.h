@@ -27,6 +27,12 @@ class NoSuchModel : public Error {
   using Error::Error;
 };
 
+// The system gave this process less memory than it asked for.
+class NotEnoughMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 // A device failed in a way that leaves this process unable to use it: every later call would fail too.
 class DeviceFault : public Error {
  public:

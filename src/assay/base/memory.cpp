@@ -43,9 +43,8 @@ Bytes total_memory() {
 void require_memory(Bytes needed, std::string_view purpose) {
   const Bytes available = available_memory();
   if (available.value == 0 || needed.value <= available.value) return;
-  constexpr std::int64_t kMega = 1'000'000;
-  throw Error("not enough memory for {}: {} MiB needed, {} MiB available", purpose, needed.value / kMega,
-              available.value / kMega);
+  throw Error("not enough memory for {}: {:.0f} MiB needed, {:.0f} MiB available", purpose,
+              needed.megabytes(), available.megabytes());
 }
 
 }  // namespace assay

@@ -30,10 +30,10 @@ constexpr const char* kOperations =
     "quit";
 
 // The limit ends this process and not the machine. A later load may raise it again.
-void limit_memory(const JsonReader& bytes) {
+void limit_memory(Bytes bytes) {
   rlimit limit{};
   getrlimit(RLIMIT_DATA, &limit);
-  limit.rlim_cur = static_cast<rlim_t>(bytes.integer(1, kMaxRequestBytes));
+  limit.rlim_cur = static_cast<rlim_t>(bytes.value);
   if (setrlimit(RLIMIT_DATA, &limit) != 0) throw Error("the memory limit cannot be set");
 }
 
@@ -49,9 +49,11 @@ struct WorkerServer::State {
   // By key, in the order in which the keys were first loaded; null where the last load failed.
   std::vector<std::pair<std::string, std::unique_ptr<HeldModel>>> models;
   PreparedDevice prepared;
+  std::optional<Bytes> memory_limit;
   bool is_open = true, has_failed = false;
 
   OrderedJson reply_to(const std::string& line);
+  OrderedJson out_of_memory(const std::string& reason) const;
   OrderedJson load(const OrderedJson& json, const JsonReader& request);
   OrderedJson diverge(const JsonReader& request);
   OrderedJson load_configuration(std::unique_ptr<HeldModel>& place, const JsonReader& request);
@@ -151,7 +153,10 @@ void WorkerServer::State::hold(std::unique_ptr<HeldModel>& place, const std::vec
 OrderedJson WorkerServer::State::load_configuration(std::unique_ptr<HeldModel>& place,
                                                     const JsonReader& request) {
   place.reset();  // never two models of one key in memory
-  if (request.has("memory_limit")) limit_memory(request.at("memory_limit"));
+  if (request.has("memory_limit")) {
+    memory_limit = Bytes{request.at("memory_limit").integer(1, kMaxRequestBytes)};
+    limit_memory(*memory_limit);
+  }
   LoadOptions options{.needs_tokenizer = request.at("needs_tokenizer").boolean(), .pins_caller = true};
   if (request.has("constants"))
     options.constants = std::make_shared<const KernelConstants>(constants_from_json(request.at("constants")));
@@ -180,6 +185,12 @@ OrderedJson WorkerServer::State::load_named(std::unique_ptr<HeldModel>& place, O
   return place->summary();
 }
 
+OrderedJson WorkerServer::State::out_of_memory(const std::string& reason) const {
+  return failure(!memory_limit ? reason
+                               : fmt::format("{}; a worker may take {:.0f} MiB (--worker-memory)",
+                                             reason, memory_limit->megabytes()));
+}
+
 WorkerServer::WorkerServer(ShouldStop should_stop, Load load) : state_(std::make_unique<State>()) {
   state_->should_stop = std::move(should_stop);
   state_->load_model =
@@ -203,12 +214,14 @@ std::string WorkerServer::answer(const std::string& request) {
   try {
     reply = state_->reply_to(request);
   } catch (const std::bad_alloc&) {
-    reply = failure("not enough memory");
+    reply = state_->out_of_memory("not enough memory");
+  } catch (const NotEnoughMemory& error) {
+    reply = state_->out_of_memory(error.what());
   } catch (const std::system_error& error) {
     // A thread that finds no memory for its stack says nothing else.
-    reply = failure(error.code() == std::errc::resource_unavailable_try_again
-                        ? "not enough memory to start a thread, or too many threads"
-                        : error.what());
+    reply = error.code() == std::errc::resource_unavailable_try_again
+                ? state_->out_of_memory("not enough memory to start a thread, or too many threads")
+                : failure(error.what());
   } catch (const DeviceFault& error) {
     // Nothing that this process asks of the device will work again: it ends, and another can take its place.
     reply = failure(error.what());
