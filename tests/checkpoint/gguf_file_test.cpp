@@ -83,6 +83,21 @@ TEST(GgufFile, ReadsValuesOfEveryType) {
   EXPECT_EQ(static_cast<int>(second[1]), 35);
 }
 
+TEST(GgufFile, TakesTheAlignmentThatItSays) {
+  const test::TemporaryFolder folder;
+  GgufBytes bytes;
+  bytes.alignment = 256;
+  bytes.number("general.alignment", 256).tensor("a", {4}, kF32, 16).tensor("b", {4}, kF32, 16);
+  test::write_file(folder.path() / "m.gguf", bytes.bytes());
+  const GgufFile file(folder.path() / "m.gguf");
+  for (const char* name : {"a", "b"}) {
+    EXPECT_EQ(file.find(name)->offset % 256, 0U) << name;
+    std::byte last[1];
+    file.read(*file.find(name), 15, last);
+    EXPECT_EQ(static_cast<int>(last[0]), 15) << name;
+  }
+}
+
 TEST(GgufFile, RefusesWhatIsNoGguf) {
   const std::string none = "M is not a GGUF file: expected it to begin with 'GGUF', found ";
   EXPECT_EQ(refusal_of_gguf("GGU"), none + "'GGU'");
