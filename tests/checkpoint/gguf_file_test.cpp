@@ -83,10 +83,28 @@ TEST(GgufFile, ReadsValuesOfEveryType) {
   EXPECT_EQ(static_cast<int>(second[1]), 35);
 }
 
+TEST(GgufFile, TakesTheAlignmentThatItSays) {
+  const test::TemporaryFolder folder;
+  GgufBytes bytes;
+  bytes.alignment = 256;
+  bytes.number("general.alignment", 256).tensor("a", {4}, kF32, 16).tensor("b", {4}, kF32, 16);
+  test::write_file(folder.path() / "m.gguf", bytes.bytes());
+  const GgufFile file(folder.path() / "m.gguf");
+  for (const char* name : {"a", "b"}) {
+    EXPECT_EQ(file.find(name)->offset % 256, 0U) << name;
+    std::byte last[1];
+    file.read(*file.find(name), 15, last);
+    EXPECT_EQ(static_cast<int>(last[0]), 15) << name;
+  }
+}
+
 TEST(GgufFile, RefusesWhatIsNoGguf) {
-  EXPECT_EQ(refusal_of_gguf("GGU"), "M is not a GGUF file: expected it to begin with 'GGUF'");
-  EXPECT_EQ(refusal_of_gguf("GGUX" + std::string(40, '\0')),
-            "M is not a GGUF file: expected it to begin with 'GGUF'");
+  const std::string none = "M is not a GGUF file: expected it to begin with 'GGUF', found ";
+  EXPECT_EQ(refusal_of_gguf("GGU"), none + "'GGU'");
+  EXPECT_EQ(refusal_of_gguf("GGUX" + std::string(40, '\0')), none + "'GGUX'");
+  EXPECT_EQ(refusal_of_gguf(""), none + "an empty file");
+  EXPECT_EQ(refusal_of_gguf("version https://git-lfs.github.com/spec/v1\noid sha256:4d\n"),
+            none + "a pointer of Git LFS: fetch the file itself, as with git lfs pull");
   GgufBytes file = two_tensors();
   file.version = 1;
   EXPECT_EQ(refusal_of_gguf(file.bytes()), "M: GGUF version 1 is not supported: expected 2 or 3");
@@ -152,6 +170,7 @@ TEST(GgufFile, RefusesTensorsThatCannotBe) {
       refusal([](GgufBytes& f) { f.tensor("c", {4}, kF32, 16, INT64_MAX / 32 * 32); }).find("(truncated?)"),
       std::string::npos);
   EXPECT_EQ(refusal([](GgufBytes& f) { f.tensor("a", {4}, kF32, 16); }), "M: tensor 'a' stands twice");
+  EXPECT_EQ(refusal([](GgufBytes& f) { f.tensor("a", {4}, kF32, 16, 0); }), "M: tensor 'a' stands twice");
   EXPECT_EQ(refusal([](GgufBytes& f) { f.number("general.alignment", 3); }),
             "M: key 'general.alignment': expected a power of two up to 1048576, found 3");
   EXPECT_EQ(refusal([](GgufBytes& f) { f.text("general.alignment", "32"); }),

@@ -75,6 +75,32 @@ TEST(GgufTokenizer, AddsWhatTheFileSays) {
   EXPECT_EQ(Tokenizer::from_files(files).encode("ab"), (std::vector<TokenId>{2, 4}));
 }
 
+// Added tokens behind all others are no tokens of the model, and a merge may begin with a blank.
+TEST(GgufTokenizer, KeepsAddedTokensApart) {
+  GgufBytes file = some_tokens();
+  file.texts("tokenizer.ggml.merges", {"a b", "  a"});
+  const Json model = files_of(file).tokenizer->content.at("model");
+  EXPECT_EQ(model.at("vocab"), (Json{{"a", 0}, {"b", 1}, {"ab", 2}}));
+  EXPECT_EQ(model.at("merges"), Json::array({Json::array({"a", "b"}), Json::array({" ", "a"})}));
+}
+
+// A file of SentencePiece that names no special token has <unk>, <s> and </s> first.
+TEST(GgufTokenizer, SentencePieceHasDefaults) {
+  GgufBytes file;
+  file.text("tokenizer.ggml.model", "llama")
+      .texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "\u2581a", "\u2581", "a"})
+      .numbers<float>("tokenizer.ggml.scores", test::kGgufF32, {0, 0, 0, -1, 0, 0})
+      .numbers<std::int32_t>("tokenizer.ggml.token_type", test::kGgufI32, {2, 3, 3, 1, 1, 1})
+      .value("tokenizer.ggml.add_eos_token", test::kGgufBool, test::raw<std::uint8_t>(1));
+  const TokenizerFiles files = files_of(file);
+  for (const auto& [key, token] :
+       {std::pair{"unk_token", "<unk>"}, {"bos_token", "<s>"}, {"eos_token", "</s>"}})
+    EXPECT_EQ(files.config.content.at(key), token);
+  EXPECT_EQ(Tokenizer::from_files(files).encode("a"), (std::vector<TokenId>{1, 3, 2}));
+  file.value("tokenizer.ggml.add_space_prefix", test::kGgufBool, test::raw<std::uint8_t>(0));
+  EXPECT_EQ(Tokenizer::from_files(files_of(file)).encode("a"), (std::vector<TokenId>{1, 5, 2}));
+}
+
 // No parts join to a special token.
 TEST(GgufTokenizer, MergesFollowFromScores) {
   GgufBytes file;

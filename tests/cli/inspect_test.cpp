@@ -10,6 +10,7 @@
 #include "assay/session/load_parts.h"
 #include "support/family_models.h"
 #include "support/fixtures.h"
+#include "support/gguf_copy.h"
 #include "support/program.h"
 #include "support/temporary_folder.h"
 
@@ -139,6 +140,54 @@ TEST(CliInspect, ShowsTheTypesOfEachKindOfTensor) {
   const std::string nf4 = folder / "nf4";
   expect_success(run_program({"quantize", demo_model(), nf4, "--precision", "nf4"}));
   EXPECT_EQ(row(types_of(nf4), "transformer.h.*.mlp.c_fc.weight")["format"], "nf4");
+}
+
+// As people call such files; a mix says little of the types in it.
+TEST(CliInspect, CallsAGgufFileAsItsFileTypeSays) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "mixed.gguf";
+  expect_success(run_program({"quantize", demo_model(), file, "--recipe", "Q4_K_M"}));
+  const ProgramResult result = run_program({"inspect", file});
+  expect_success(result);
+  EXPECT_NE(result.out.find("  file type         Q4_K_M; of its weights "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find(" % are Q4_K, "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\n  Q4_K_M       q4_k + q6_k (as stored)"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\n  Q4_K_M       fits up to "), std::string::npos) << result.out;
+  const auto json = nlohmann::json::parse(run_program({"inspect", file, "--json"}).out);
+  EXPECT_EQ(json["file_type"], "Q4_K_M");
+  EXPECT_EQ(json["memory"][0]["precision"], "q4_k");
+  const ProgramResult generated = run_program({"generate", file, "--ids", "1", "-n", "1"});
+  EXPECT_NE(generated.err.find(" (as stored) | file_type=Q4_K_M"), std::string::npos) << generated.err;
+  // A model of plain numbers has a row for each precision that it can run in.
+  const ProgramResult plain = run_program({"inspect", (fixture("gguf") / "minimal.gguf").string()});
+  EXPECT_NE(plain.out.find("  file type         F32\n"), std::string::npos) << plain.out;
+  EXPECT_NE(plain.out.find("\n  nf4          nf4"), std::string::npos) << plain.out;
+  const auto folder_json =
+      nlohmann::json::parse(run_program({"inspect", model_fixture("llama_grouped"), "--json"}).out);
+  EXPECT_TRUE(folder_json["file_type"].is_null());
+}
+
+// It is shown all the same, and nothing is said of memory that it will never take.
+TEST(CliInspect, WarnsOfTypesThatCannotBeRun) {
+  constexpr std::uint32_t kNvfp4 = 40;
+  const TemporaryFolder folder;
+  const std::string path = folder / "m.gguf";
+  GgufCopy file((fixture("gguf") / "quantized_q4_0.gguf").string());
+  file.tensor("blk.0.ffn_up.weight").type = kNvfp4;
+  write_file(path, file.bytes());
+  const ProgramResult result = run_program({"inspect", path});
+  expect_success(result);
+  for (const char* words :
+       {"warning: 1 of ", "weights cannot be run (1 NVFP4; the first is 'blk.0.ffn_up.weight')",
+        "llama-quantize --allow-requantize FILE OUT.gguf Q8_0"})
+    EXPECT_NE(result.err.find(words), std::string::npos) << words << result.err;
+  EXPECT_NE(result.out.find("No memory is predicted"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("fits"), std::string::npos) << result.out;
+  EXPECT_TRUE(nlohmann::json::parse(run_program({"inspect", path, "--json"}).out)["memory"].empty());
+  expect_failure(run_program({"generate", path, "--ids", "1", "-n", "1"}), 1,
+                 {"m.gguf: 1 of ", "blk.0.ffn_up.weight", "NVFP4 is not supported"});
+  expect_failure(run_program({"quantize", path, folder / "out.gguf", "--recipe", "Q8_0"}), 1,
+                 {"m.gguf: 1 of ", "NVFP4 is not supported"});
 }
 
 // Gates and norms of few tokens belong to the matrix multiplications behind them.

@@ -40,14 +40,20 @@ TEST_F(CliNonFinite, EveryCommandSaysSoOnEveryTier) {
   for (const Isa isa : usable_isas())
     for (const char* precision : {"float32", "bfloat16", "int8-dynamic", "nf4"}) {
       SCOPED_TRACE(testing::Message() << name_of(isa) << " " << precision);
-      const auto fails = [&](std::vector<std::string> words) {
+      const auto fails = [&](std::vector<std::string> words, const char* what) {
         words.insert(words.end(), {"--isa", std::string(name_of(isa)), "--precision", precision, "--quiet"});
-        expect_failure(run_program(words), 1, {"not finite", "weights or arithmetic are broken"});
+        const ProgramResult result = run_program(words);
+        expect_failure(
+            result, 1,
+            {fmt::format("{} in {}: {}", model, precision, what), "weights or arithmetic are broken",
+             std::string(precision) == "float32" ? "; try another copy" : "; try float32, and if that"});
+        EXPECT_EQ(result.err.find("-nan"), std::string::npos) << result.err;
       };
-      fails({"generate", model, "--ids", "1,2,3", "-n", "2"});
-      fails({"generate", model, "--ids", "1", "-n", "2", "--temperature", "0.7"});
-      fails({"perplexity", model, text_});
-      fails({"logits", model, "--ids", "1,2,3", "-o", out_});
+      fails({"generate", model, "--ids", "1,2,3", "-n", "2"}, "the logits at position 2 are not finite");
+      fails({"generate", model, "--ids", "1", "-n", "2", "--temperature", "0.7"},
+            "the logits at position 0 are not finite (NaN for token id 0)");
+      fails({"perplexity", model, text_}, "the log-probability of scored token 1 of ");
+      fails({"logits", model, "--ids", "1,2,3", "-o", out_}, "the logits at position 0 are not finite (NaN");
       EXPECT_FALSE(std::filesystem::exists(out_)) << "a file of broken logits";
     }
 }

@@ -134,6 +134,33 @@ TEST(GgufModels, SuperBlocksAreTheSameAsNumbers) {
   }
 }
 
+// Where a file has queries, keys and values in one tensor, and Transformers has three.
+TEST(GgufModels, JoinedQueriesKeysAndValuesAreCut) {
+  constexpr std::int64_t kHidden = 4, kHeadDim = 4, kHeads = 2, kRowBytes = 4 * kHidden;
+  const test::TemporaryFolder folder;
+  test::GgufBytes file;
+  file.text("general.architecture", "qwen2").number("qwen2.embedding_length", kHidden);
+  file.number("qwen2.attention.head_count", kHeads).number("qwen2.attention.head_count_kv", 1);
+  file.number("qwen2.attention.key_length", kHeadDim);
+  file.tensor("blk.0.attn_qkv.weight", {kHidden, (kHeads + 2) * kHeadDim}, 0,
+              (kHeads + 2) * kHeadDim * kRowBytes);
+  test::write_file(folder.path() / "m.gguf", file.bytes());
+  const GgufShards shards(folder.path() / "m.gguf");
+  const GgufCheckpoint checkpoint(shards, architecture_of(shards));
+  std::int64_t first = 0;  // byte
+  for (const auto& [name, heads] :
+       {std::pair{"q_proj", kHeads}, {"k_proj", std::int64_t{1}}, {"v_proj", 1}}) {
+    const CheckpointTensor at = checkpoint.find(fmt::format("model.layers.0.self_attn.{}.weight", name));
+    ASSERT_TRUE(at) << name;
+    EXPECT_EQ(at->shape, (std::vector<std::int64_t>{heads * kHeadDim, kHidden})) << name;
+    std::vector<std::byte> bytes(static_cast<std::size_t>(heads * kHeadDim * kRowBytes));
+    at.read_bytes(0, bytes);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      ASSERT_EQ(static_cast<std::int64_t>(bytes[i]), (first + static_cast<std::int64_t>(i)) % 100) << name;
+    first += std::ssize(bytes);
+  }
+}
+
 TEST(GgufModels, RunInAnyPrecisionThatIsAskedFor) {
   const std::string path = (fixture("gguf") / "quantized_q8_0.gguf").string();
   const LoadedModel loaded = load_model_and_tokenizer({path}, "bfloat16", Device{});
@@ -178,9 +205,31 @@ TEST(GgufModels, AreChosenInAFolder) {
   const std::string name = folder.path().string();
   EXPECT_EQ(locate_model(name + ":q4_k").filename(), "m.Q4_K.gguf");
   EXPECT_EQ(locate_model(name + ":Q4_K_M").filename(), "m.Q4_K_M.gguf");
-  EXPECT_NE(refusal_of_opening(name + ":Q8_0")
-                .find("expected 'Q8_0' in the name of one GGUF file, found it in 0 of"),
-            std::string::npos);
+  for (const char* part : {"Q8_0", "Q8_0.gguf"})
+    EXPECT_EQ(refusal_of_opening(name + ":" + part),
+              fmt::format("{}: expected '{}' in the name of one GGUF file, found it in none of: "
+                          "m.Q4_K.gguf, m.Q4_K_M.gguf",
+                          name, part));
+  // The whole name, with its ending, a part with it, and a name that is a part of another.
+  EXPECT_EQ(locate_model(name + ":m.Q4_K_M.gguf").filename(), "m.Q4_K_M.gguf");
+  EXPECT_EQ(locate_model(name + ":m.Q4_K_M").filename(), "m.Q4_K_M.gguf");
+  EXPECT_EQ(locate_model(name + ":Q4_K.gguf").filename(), "m.Q4_K.gguf");
+  copy("m.gguf");
+  copy("s-00001-of-00002.gguf");
+  EXPECT_EQ(locate_model(name + ":m.gguf").filename(), "m.gguf");
+  EXPECT_EQ(locate_model(name + ":m").filename(), "m.gguf");
+  for (const char* part : {"s", "s-00001-of-00002.gguf", "s-00002-of-00002.gguf"})
+    EXPECT_EQ(locate_model(name + ":" + part).filename(), "s-00001-of-00002.gguf");
+  copy("other.Q4_K.gguf");
+  EXPECT_EQ(refusal_of_opening(name + ":q4_k.gguf"),
+            name +
+                ": expected 'q4_k.gguf' in the name of one GGUF file, found it in 2: m.Q4_K.gguf, "
+                "other.Q4_K.gguf");
+  copy("IN_CAPITALS.GGUF");
+  EXPECT_EQ(locate_model(name + ":in_capitals").filename(), "IN_CAPITALS.GGUF");
+  const std::string file = name + "/m.gguf";
+  EXPECT_EQ(refusal_of_opening(file + ":Q4_K"),
+            file + ":Q4_K: expected a folder in front of ':Q4_K', found a file: give the file alone");
   std::filesystem::copy_file(fixture("gguf") / "minimal.gguf", folder.path() / "without_ending");
   EXPECT_EQ(open_source(folder.path() / "without_ending")->config().text("model_type"), "gpt2");
   test::write_file(folder.path() / "other", "text");
@@ -205,7 +254,8 @@ TEST(GgufModels, WhatIsNoModelIsRefusedByName) {
   }
   test::GgufBytes images;
   images.text("general.architecture", "clip");
-  EXPECT_NE(refusal(images).find("expected a model of text, found 'clip'"), std::string::npos);
+  EXPECT_NE(refusal(images).find("expected a model of text, found 'clip', which turns images"),
+            std::string::npos);
   test::GgufBytes lists;
   lists.text("general.architecture", "llama").number("llama.embedding_length", 8);
   lists.numbers<std::uint32_t>("llama.attention.head_count", test::kGgufU32, {2, 4});

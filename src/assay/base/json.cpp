@@ -141,8 +141,19 @@ bool JsonView::has(std::string_view key) const {
   return it != object_->end() && !it->is_null();
 }
 
+std::string JsonView::name_of(std::string_view key) const {
+  if (names_ == nullptr) return std::string(key);
+  std::string whole = inside_ + std::string(key);
+  const auto at = names_->find(whole);
+  return at == names_->end() ? std::move(whole) : at->second;
+}
+
+std::string JsonView::where(std::string_view key) const {
+  return fmt::format("{}: {}", where_, name_of(key));
+}
+
 const Json& JsonView::at(std::string_view key) const {
-  if (!has(key)) throw Error("{}: the key '{}' is missing", where_, key);
+  if (!has(key)) throw Error("{}: the key '{}' is missing", where_, name_of(key));
   return *object_->find(key);
 }
 
@@ -152,8 +163,7 @@ std::int64_t JsonView::integer(std::string_view key, std::int64_t min, std::int6
                         (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
   const double size = value.is_number() ? value.get<double>() : 0;
   if (!is_whole || size < static_cast<double>(min) || size > static_cast<double>(max))
-    throw Error("{}: {}: expected a whole number from {} to {}, found {}", where_, key, min, max,
-                shown(value));
+    throw Error("{}: expected a whole number from {} to {}, found {}", where(key), min, max, shown(value));
   return value.is_number_integer() ? value.get<std::int64_t>() : static_cast<std::int64_t>(size);
 }
 
@@ -165,7 +175,7 @@ std::int64_t JsonView::integer_or(std::string_view key, std::int64_t fallback, s
 double JsonView::number(std::string_view key) const {
   const Json& value = at(key);
   if (!value.is_number() || !std::isfinite(value.get<double>()))
-    throw Error("{}: {}: expected a finite number, found {}", where_, key, shown(value));
+    throw Error("{}: expected a finite number, found {}", where(key), shown(value));
   return value.get<double>();
 }
 
@@ -176,13 +186,13 @@ double JsonView::number_or(std::string_view key, double fallback) const {
 bool JsonView::boolean_or(std::string_view key, bool fallback) const {
   if (!has(key)) return fallback;
   const Json& value = at(key);
-  if (!value.is_boolean()) throw Error("{}: {}: expected true or false, found {}", where_, key, shown(value));
+  if (!value.is_boolean()) throw Error("{}: expected true or false, found {}", where(key), shown(value));
   return value.get<bool>();
 }
 
 std::string JsonView::text(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_string()) throw Error("{}: {}: expected a string, found {}", where_, key, shown(value));
+  if (!value.is_string()) throw Error("{}: expected a string, found {}", where(key), shown(value));
   return value.get<std::string>();
 }
 
@@ -192,8 +202,11 @@ std::string JsonView::text_or(std::string_view key, std::string fallback) const 
 
 JsonView JsonView::object(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_object()) throw Error("{}: {}: expected an object, found {}", where_, key, shown(value));
-  return {value, fmt::format("{}: {}", where_, key)};
+  if (!value.is_object()) throw Error("{}: expected an object, found {}", where(key), shown(value));
+  if (names_ == nullptr) return {value, where(key)};
+  JsonView inner(value, where_, names_);
+  inner.inside_ = inside_ + std::string(key) + ".";
+  return inner;
 }
 
 }  // namespace assay

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -15,11 +17,20 @@ using Json = nlohmann::json;
 // One object of a file, with the path to it for messages ("config.json: n_layer: expected ...").
 class JsonView {
  public:
-  JsonView(const Json& object, std::string where) : object_(&object), where_(std::move(where)) {}
+  // What a file calls the keys of an object that was made of it, where it is no JSON itself; keys of objects
+  // inside it stand behind theirs and a dot.
+  using KeyNames = std::map<std::string, std::string, std::less<>>;
+
+  // `names`, if any, must outlive the view.
+  JsonView(const Json& object, std::string where, const KeyNames* names = nullptr)
+      : object_(&object), where_(std::move(where)), names_(names) {}
 
   bool has(std::string_view key) const;  // present and not null
   const Json& raw() const { return *object_; }
   const std::string& where() const { return where_; }
+  // The key as the file calls it, and behind where(): what messages about a key begin with.
+  std::string name_of(std::string_view key) const;
+  std::string where(std::string_view key) const;
 
   // Each throws Error when the key is missing, of another type or out of range. `or_` forms return the
   // fallback when the key is missing or null.
@@ -37,6 +48,8 @@ class JsonView {
   const Json& at(std::string_view key) const;
   const Json* object_;
   std::string where_;
+  const KeyNames* names_;
+  std::string inside_ = {};  // the key and a dot of the object that this one is, inside the one with names
 };
 
 }  // namespace assay

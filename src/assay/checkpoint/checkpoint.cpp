@@ -23,7 +23,11 @@ std::filesystem::path CheckpointTensor::file() const {
 }
 
 std::string CheckpointTensor::where() const {
-  return fmt::format("{}: tensor '{}'", file().string(), printable(tensor_->name));
+  return fmt::format("{}: tensor '{}'", file().string(), printable(name_in_file()));
+}
+
+std::string CheckpointTensor::name_in_file() const {
+  return checkpoint_->name_in_file(tensor_->name);
 }
 
 void CheckpointTensor::read_floats(std::int64_t first, std::int64_t count, float* out) const {

@@ -43,7 +43,9 @@ class CheckpointTensor {
   const StoredTensor* operator->() const { return tensor_; }
   std::size_t file_number() const { return file_; }
   std::filesystem::path file() const;
-  std::string where() const;  // "DIR/model.safetensors: tensor 'h.0.ln_1.weight'", for messages
+  // "DIR/model.safetensors: tensor 'h.0.ln_1.weight'", for messages: as the file calls it.
+  std::string where() const;
+  std::string name_in_file() const;
 
   // Elements [first, first + count), widened from F32, F16 or BF16; throws Error for another type.
   void read_floats(std::int64_t first, std::int64_t count, float* out) const;
@@ -67,6 +69,10 @@ class Checkpoint {
   virtual std::uint64_t file_bytes() const = 0;  // the sum over all files
   // What is in the files and is not read, as clauses.
   virtual std::vector<std::string> warnings() const { return {}; }
+  // What the files call a tensor of this name, whether it is there or missing: for messages.
+  virtual std::string name_in_file(const std::string& name) const { return name; }
+  // A clause on those of the tensors whose types cannot be read, with what to do; empty where there are none.
+  virtual std::string unreadable_among(const std::vector<std::string>&) const { return {}; }
 
   // For a tensor of this checkpoint: what CheckpointTensor's functions of the same names do.
   virtual void read_floats(const CheckpointTensor& tensor, std::int64_t first, std::int64_t count,

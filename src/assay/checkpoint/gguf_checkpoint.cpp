@@ -47,10 +47,10 @@ std::int64_t GgufRows::stored(std::int64_t row) const {
 }
 
 GgufCheckpoint::GgufCheckpoint(const GgufShards& shards, const GgufArchitecture& architecture)
-    : shards_(shards), heads_(heads_of(shards.first())) {
+    : shards_(shards), architecture_(architecture), heads_(heads_of(shards.first())) {
   for (std::size_t file = 0; file < shards.files().size(); ++file)
     for (const GgufTensor& tensor : shards.files()[file]->tensors())
-      if (!is_rotary_tensor(tensor.name) && !is_of_images(tensor.name)) add(architecture, file, tensor);
+      if (!is_rotary_tensor(tensor.name) && !is_of_images(tensor.name)) add(file, tensor);
   std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
     return a->file != b->file ? a->file < b->file : a->tensor.name < b->tensor.name;
   });
@@ -100,10 +100,10 @@ void GgufCheckpoint::keep(Entry entry) {
   entries_.push_back(std::move(kept));
 }
 
-void GgufCheckpoint::add(const GgufArchitecture& architecture, std::size_t file, const GgufTensor& stored) {
-  GgufTranslation translation = translated(architecture, stored.name);
+void GgufCheckpoint::add(std::size_t file, const GgufTensor& stored) {
+  GgufTranslation translation = translated(architecture_, stored.name);
   if (!translation.is_known && stored.name.find(".attn_qkv.") != std::string::npos)
-    return add_qkv_parts(architecture, file, stored);
+    return add_qkv_parts(file, stored);
   if (translation.change == GgufChange::split_by_head && stored.sizes.size() == 2)
     return add_heads(translation.name, file, stored);
   Entry entry = entry_of(std::move(translation.name), file, stored);
@@ -112,12 +112,11 @@ void GgufCheckpoint::add(const GgufArchitecture& architecture, std::size_t file,
 }
 
 // Queries, keys and values as tensors of their own, where a converter has joined them.
-void GgufCheckpoint::add_qkv_parts(const GgufArchitecture& architecture, std::size_t file,
-                                   const GgufTensor& stored) {
+void GgufCheckpoint::add_qkv_parts(std::size_t file, const GgufTensor& stored) {
   const std::int64_t queries = heads_.heads * heads_.head_dim, keys = heads_.kv_heads * heads_.head_dim;
   std::int64_t first = 0;
   for (const auto& [module, rows] : {std::pair{"attn_q", queries}, {"attn_k", keys}, {"attn_v", keys}}) {
-    GgufTranslation translation = translated(architecture, gguf_sibling(stored.name, module));
+    GgufTranslation translation = translated(architecture_, gguf_sibling(stored.name, module));
     Entry entry = entry_of(std::move(translation.name), file, stored);
     if (entry.tensor.shape.front() != queries + 2 * keys)
       throw Error("{}: expected {} rows, of queries, keys and values, found {}", where(entry),
@@ -169,6 +168,34 @@ std::uint64_t GgufCheckpoint::file_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& file : shards_.files()) bytes += file->size();
   return bytes;
+}
+
+std::string GgufCheckpoint::name_in_file(const std::string& name) const {
+  const auto at = by_name_.find(name);
+  return at == by_name_.end() ? gguf_name_of(architecture_, name).name : at->second->stored->name;
+}
+
+std::string GgufCheckpoint::unreadable_among(const std::vector<std::string>& names) const {
+  const Entry* first = nullptr;
+  std::map<std::string_view, std::int64_t> counts;  // by type
+  std::int64_t count = 0;
+  for (const std::string& name : names) {
+    const auto at = by_name_.find(name);
+    if (at == by_name_.end() || at->second->stored->type->refused_because.empty()) continue;
+    if (first == nullptr) first = at->second;
+    ++counts[at->second->stored->type->name];
+    ++count;
+  }
+  if (first == nullptr) return "";
+  std::vector<std::string> types;
+  for (const auto& [type, tensors] : counts) types.push_back(fmt::format("{} {}", tensors, type));
+  const ggml::BlockType& type = *first->stored->type;
+  return fmt::format(
+      "{} of {} weights cannot be run ({}; the first is '{}'): the type {} is not supported, {}; take a file "
+      "of another type, such as Q2_K, Q3_K_M or IQ4_XS, or rewrite this one with llama.cpp's llama-quantize "
+      "--allow-requantize FILE OUT.gguf Q8_0",
+      count, names.size(), fmt::join(types, ", "), printable(first->stored->name), type.name,
+      type.refused_because);
 }
 
 const ggml::BlockType* GgufCheckpoint::type_of(const std::string& name) const {

@@ -38,6 +38,8 @@ class GgufCheckpoint : public Checkpoint {
   std::vector<CheckpointTensor> tensors() const override;
   std::vector<std::filesystem::path> files() const override;
   std::uint64_t file_bytes() const override;
+  std::string name_in_file(const std::string& name) const override;
+  std::string unreadable_among(const std::vector<std::string>& names) const override;
   // Blocks become the values that they stand for. Throws Error for a type that is not supported.
   void read_floats(const CheckpointTensor& tensor, std::int64_t first, std::int64_t count,
                    float* out) const override;
@@ -60,8 +62,8 @@ class GgufCheckpoint : public Checkpoint {
     float added = 0;           // what the converter added to each element
     std::uint64_t row_bytes = 0;
   };
-  void add(const GgufArchitecture& architecture, std::size_t file, const GgufTensor& stored);
-  void add_qkv_parts(const GgufArchitecture& architecture, std::size_t file, const GgufTensor& stored);
+  void add(std::size_t file, const GgufTensor& stored);
+  void add_qkv_parts(std::size_t file, const GgufTensor& stored);
   void add_heads(const std::string& pattern, std::size_t file, const GgufTensor& stored);
   void keep(Entry entry);
   Entry entry_of(std::string name, std::size_t file, const GgufTensor& stored) const;
@@ -70,6 +72,7 @@ class GgufCheckpoint : public Checkpoint {
   std::string where(const Entry& entry) const;
 
   const GgufShards& shards_;
+  const GgufArchitecture& architecture_;
   GgufHeads heads_;
   std::vector<std::unique_ptr<const Entry>> entries_;  // by file, within a file by name
   std::map<std::string_view, const Entry*> by_name_;

@@ -102,9 +102,7 @@ GgufFile::GgufFile(ReadFile file) : file_(std::move(file)) {
   reader.read_header();
   values_ = reader.read_values();
   tensors_ = reader.read_tensors(values_);
-  for (std::size_t i = 0; i < tensors_.size(); ++i)
-    if (!places_.emplace(tensors_[i].name, i).second)
-      throw Error("{}: tensor '{}' stands twice", where(), printable(tensors_[i].name));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) places_.emplace(tensors_[i].name, i);
 }
 
 bool GgufFile::is_one(const std::filesystem::path& path) {

@@ -29,6 +29,18 @@ bool has_part(const std::string& name, const std::string& part) {
   return false;
 }
 
+// What people give of a file's name: all of it, that of any of its shards, without the ending, or a part.
+std::string without_ending(std::string part) {
+  constexpr std::string_view kEnding = ".gguf";
+  if (!in_lower_case(part).ends_with(kEnding)) part += kEnding;
+  part.replace(part.size() - kEnding.size(), kEnding.size(), kEnding);
+  return std::string(gguf_shard_name(part).stem);
+}
+
+std::string stem_of(const fs::path& path) {
+  return std::string(gguf_shard_name(path.filename().string()).stem);
+}
+
 std::string names_of_files(const std::vector<fs::path>& paths) {
   constexpr std::size_t kShown = 20;
   std::string names;
@@ -46,7 +58,7 @@ std::vector<fs::path> gguf_models_in(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
     const bool is_companion = in_lower_case(name).starts_with("mmproj");
-    if (!name.ends_with(".gguf") || is_companion || !entry.is_regular_file()) continue;
+    if (!in_lower_case(name).ends_with(".gguf") || is_companion || !entry.is_regular_file()) continue;
     if (gguf_shard_name(name).number == 1) models.push_back(entry.path());
   }
   std::sort(models.begin(), models.end());
@@ -55,19 +67,27 @@ std::vector<fs::path> gguf_models_in(const fs::path& folder) {
 
 fs::path gguf_model_in(const fs::path& folder, const std::string& part) {
   const std::vector<fs::path> all = gguf_models_in(folder);
+  const std::string wanted = part.empty() ? part : without_ending(part);
   std::vector<fs::path> fitting;
-  for (const fs::path& path : all)
-    if (part.empty() || has_part(std::string(gguf_shard_name(path.filename().string()).stem), part))
-      fitting.push_back(path);
+  for (const fs::path& path : all) {
+    if (!wanted.empty() && stem_of(path) == wanted) return path;  // whatever else has it as a part
+    if (part.empty() || has_part(stem_of(path), wanted)) fitting.push_back(path);
+  }
   if (fitting.size() == 1) return fitting.front();
+  if (fs::is_regular_file(folder))
+    throw Error("{}:{}: expected a folder in front of ':{}', found a file: give the file alone",
+                folder.string(), printable(part), printable(part));
   if (all.empty()) throw Error("{}: expected a GGUF file in it, found none", folder.string());
   if (part.empty())
     throw Error(
         "{}: expected one model, found {} GGUF files: choose one with {}:PART, where PART is in the "
         "name of one of: {}",
         folder.string(), all.size(), folder.string(), names_of_files(all));
-  throw Error("{}: expected '{}' in the name of one GGUF file, found it in {} of: {}", folder.string(),
-              printable(part), fitting.size(), names_of_files(all));
+  if (fitting.empty())
+    throw Error("{}: expected '{}' in the name of one GGUF file, found it in none of: {}", folder.string(),
+                printable(part), names_of_files(all));
+  throw Error("{}: expected '{}' in the name of one GGUF file, found it in {}: {}", folder.string(),
+              printable(part), fitting.size(), names_of_files(fitting));
 }
 
 }  // namespace assay

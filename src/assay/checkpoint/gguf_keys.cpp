@@ -26,30 +26,60 @@ constexpr GgufKey kNumberKeys[] = {{"attention.layer_norm_rms_epsilon", "rms_nor
                                    {"attention.layer_norm_epsilon", "layer_norm_eps"},
                                    {"attn_logit_softcapping", "attn_logit_softcapping"},
                                    {"final_logit_softcapping", "final_logit_softcapping"}};
-struct OtherKeys {
+// Keys of one architecture, or read in a way of their own.
+constexpr GgufKey kOtherKeys[] = {
+    {"attention.key_length", "head_dim"},
+    {"attention.key_length", "query_pre_attn_scalar"},
+    {"attention.sliding_window", "sliding_window"},
+    {"attention.sliding_window_pattern", "layer_types"},
+    {"attention.scale", "attention_multiplier"},
+    {"embedding_scale", "embedding_multiplier"},
+    {"residual_scale", "residual_multiplier"},
+    {"logit_scale", "logits_scaling"},
+    {"expert_count", "num_local_experts"},
+    {"use_parallel_residual", "use_parallel_residual"},
+    {"rope.freq_base", "rope_theta"},
+    {"rope.freq_base", "rotary_emb_base"},
+    {"rope.freq_base_swa", "rope_local_base_freq"},
+    {"rope.dimension_count", "partial_rotary_factor"},
+    {"rope.dimension_count", "rotary_pct"},
+    {"rope.scaling.type", "rope_scaling.rope_type"},
+    {"rope.scaling.factor", "rope_scaling.factor"},
+    {"rope.scaling.attn_factor", "rope_scaling.attention_factor"},
+    {"rope.scaling.yarn_beta_fast", "rope_scaling.beta_fast"},
+    {"rope.scaling.yarn_beta_slow", "rope_scaling.beta_slow"},
+    {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+    {"rope.scaling.original_context_length", "rope_scaling.original_max_position_embeddings"}};
+constexpr GgufKey kTokenKeys[] = {{"tokenizer.ggml.bos_token_id", "bos_token_id"},
+                                  {"tokenizer.ggml.eos_token_id", "eos_token_id"},
+                                  {"tokenizer.ggml.padding_token_id", "pad_token_id"}};
+constexpr const char* kEndKeys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                    "tokenizer.ggml.eom_token_id"};
+
+struct KeysOfType {
   std::string_view model_type;
   std::vector<GgufKey> keys;
 };
 
 std::string_view transformers_key(std::string_view model_type, const GgufKey& key) {
-  static const OtherKeys kOthers[] = {{"gpt2",
-                                       {{"context_length", "n_positions"},
-                                        {"embedding_length", "n_embd"},
-                                        {"block_count", "n_layer"},
-                                        {"feed_forward_length", "n_inner"},
-                                        {"attention.head_count", "n_head"},
-                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
-                                      {"bloom",
-                                       {{"context_length", "seq_length"},
-                                        {"block_count", "n_layer"},
-                                        {"attention.head_count", "n_head"},
-                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
-                                      {"falcon",
-                                       {{"feed_forward_length", "ffn_hidden_size"},
-                                        {"attention.head_count_kv", "num_kv_heads"},
-                                        {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
-                                      {"starcoder2", {{"attention.layer_norm_epsilon", "norm_epsilon"}}}};
-  for (const OtherKeys& other : kOthers)
+  static const KeysOfType kOthers[] = {{"gpt2",
+                                        {{"context_length", "n_positions"},
+                                         {"embedding_length", "n_embd"},
+                                         {"block_count", "n_layer"},
+                                         {"feed_forward_length", "n_inner"},
+                                         {"attention.head_count", "n_head"},
+                                         {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                       {"bloom",
+                                        {{"context_length", "seq_length"},
+                                         {"block_count", "n_layer"},
+                                         {"attention.head_count", "n_head"},
+                                         {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                       {"falcon",
+                                        {{"feed_forward_length", "ffn_hidden_size"},
+                                         {"attention.head_count_kv", "num_kv_heads"},
+                                         {"attention.layer_norm_epsilon", "layer_norm_epsilon"}}},
+                                       {"starcoder2", {{"attention.layer_norm_epsilon", "norm_epsilon"}}}};
+  for (const KeysOfType& other : kOthers)
     if (other.model_type == model_type)
       for (const GgufKey& each : other.keys)
         if (each.own == key.own) return each.transformers;
@@ -196,8 +226,10 @@ const GgufArchitecture& architecture_of(const GgufShards& shards) {
   const auto name = file.text("general.architecture");
   if (!name) throw Error("{}: the key 'general.architecture' is missing", file.where());
   if (*name == "clip" || *name == "mmproj")
-    throw Error("{}: key 'general.architecture': expected a model of text, found '{}', which sees for one",
-                file.where(), *name);
+    throw Error(
+        "{}: key 'general.architecture': expected a model of text, found '{}', which turns images or "
+        "sound into the input of one: give the model's own file",
+        file.where(), *name);
   const GgufArchitecture* found = gguf_architecture(*name, shards.has("blk.0.attn_norm_2.weight"));
   if (found != nullptr) return *found;
   const std::string shown = printable(name->substr(0, 64));
@@ -236,6 +268,10 @@ Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
   // Some converters write four times the hidden size here, whatever the model has.
   if (const GgufShards::Place down = shards.find("blk.0.ffn_down.weight"))
     config[transformers_key(type, kSizeKeys[3])] = down.tensor->columns();
+  keys.needed_size("context_length");
+  if (!keys.number(kNumberKeys[0].own) && !keys.number(kNumberKeys[1].own))
+    throw Error("{}: expected the key '{}' or '{}', found neither", file.where(),
+                keys.name(kNumberKeys[0].own), keys.name(kNumberKeys[1].own));
   for (const GgufKey& key : kNumberKeys)
     if (const auto number = keys.number(key.own)) config[transformers_key(type, key)] = *number;
   if (keys.size("expert_count").value_or(0) > 0) config["num_local_experts"] = *keys.size("expert_count");
@@ -245,13 +281,49 @@ Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
   config["tie_word_embeddings"] = !shards.has("output.weight");
   add_own(shards, architecture, keys, config);
   if (type != "gpt2" && type != "bloom") add_rotary(shards, architecture, heads.head_dim, config);
-  for (const auto& [own, transformers] :
-       std::initializer_list<GgufKey>{{"tokenizer.ggml.bos_token_id", "bos_token_id"},
-                                      {"tokenizer.ggml.eos_token_id", "eos_token_id"},
-                                      {"tokenizer.ggml.padding_token_id", "pad_token_id"}})
+  for (const auto& [own, transformers] : kTokenKeys)
     if (const auto id = file.integer(own); id && *id >= 0 && *id < tokens.tensor->rows())
       config[transformers] = static_cast<std::uint64_t>(*id);
   return config;
+}
+
+std::string gguf_file_type(const GgufFile& file) {
+  // enum llama_ftype; 4, 5, 6 and 33 to 35 were removed.
+  static constexpr std::pair<std::int64_t, std::string_view> kTypes[] = {
+      {0, "F32"},     {1, "F16"},     {2, "Q4_0"},     {3, "Q4_1"},    {7, "Q8_0"},     {8, "Q5_0"},
+      {9, "Q5_1"},    {10, "Q2_K"},   {11, "Q3_K_S"},  {12, "Q3_K_M"}, {13, "Q3_K_L"},  {14, "Q4_K_S"},
+      {15, "Q4_K_M"}, {16, "Q5_K_S"}, {17, "Q5_K_M"},  {18, "Q6_K"},   {19, "IQ2_XXS"}, {20, "IQ2_XS"},
+      {21, "Q2_K_S"}, {22, "IQ3_XS"}, {23, "IQ3_XXS"}, {24, "IQ1_S"},  {25, "IQ4_NL"},  {26, "IQ3_S"},
+      {27, "IQ3_M"},  {28, "IQ2_S"},  {29, "IQ2_M"},   {30, "IQ4_XS"}, {31, "IQ1_M"},   {32, "BF16"},
+      {36, "TQ1_0"},  {37, "TQ2_0"},  {38, "MXFP4"}};
+  constexpr std::int64_t kIsGuessed = 1024;
+  const auto number = file.integer("general.file_type");
+  for (const auto& [known, name] : kTypes)
+    if (number && (*number == known || *number == known + kIsGuessed)) return std::string(name);
+  return "";
+}
+
+JsonView::KeyNames config_key_names(const GgufShards& shards, const GgufArchitecture& architecture) {
+  const std::string prefix = std::string(architecture.name) + ".";
+  JsonView::KeyNames names;
+  for (const std::span<const GgufKey> keys : {std::span<const GgufKey>(kSizeKeys), {kNumberKeys}})
+    for (const GgufKey& key : keys)
+      names[std::string(transformers_key(architecture.model_type, key))] = prefix + std::string(key.own);
+  for (const auto& [own, transformers] : kOtherKeys)
+    names[std::string(transformers)] = prefix + std::string(own);
+  if (architecture.name == "command-r") names["logit_scale"] = prefix + "logit_scale";
+  names["model_type"] = "general.architecture";
+  names["vocab_size"] = "rows of tensor 'token_embd.weight'";
+  if (shards.has("blk.0.ffn_down.weight"))
+    names[std::string(transformers_key(architecture.model_type, kSizeKeys[3]))] =
+        "columns of tensor 'blk.0.ffn_down.weight'";
+  add_rotary_names(shards, names);
+  for (const auto& [own, transformers] : kTokenKeys) names[std::string(transformers)] = std::string(own);
+  std::vector<std::string> ends;
+  for (const char* key : kEndKeys)
+    if (shards.first().value(key) != nullptr) ends.emplace_back(key);
+  if (!ends.empty()) names["eos_token_id"] = fmt::format("{}", fmt::join(ends, " or "));
+  return names;
 }
 
 Json generation_config_of(const GgufFile& file) {
@@ -260,8 +332,8 @@ Json generation_config_of(const GgufFile& file) {
     const auto id = static_cast<std::uint64_t>(number);
     if (number >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   };
-  for (const char* key : {"eos", "eot", "eom"})
-    if (const auto id = file.integer(fmt::format("tokenizer.ggml.{}_token_id", key))) add(*id);
+  for (const char* key : kEndKeys)
+    if (const auto id = file.integer(key)) add(*id);
   constexpr std::string_view kEnds[] = {"<|eot_id|>", "<|im_end|>",    "<|end|>",        "<end_of_turn>",
                                         "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>"};
   constexpr std::int64_t kControl = 3;

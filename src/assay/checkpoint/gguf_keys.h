@@ -3,6 +3,7 @@
 #pragma once
 
 #include "assay/base/json.h"
+#include "assay/base/json_view.h"
 #include "assay/checkpoint/gguf_names.h"
 #include "assay/checkpoint/gguf_shards.h"
 
@@ -14,6 +15,11 @@ const GgufArchitecture& architecture_of(const GgufShards& shards);
 
 // Throws Error naming the file, the key, what was expected and what was found.
 Json config_of(const GgufShards& shards, const GgufArchitecture& architecture);
+// What the file calls the keys of both configurations, for messages.
+JsonView::KeyNames config_key_names(const GgufShards& shards, const GgufArchitecture& architecture);
+// What general.file_type calls the mix of types, as llama.cpp names it: "Q4_K_M"; empty where it is missing
+// or unknown.
+std::string gguf_file_type(const GgufFile& file);
 // The tokens that end a text, where the file names any: its own and those that llama.cpp knows by their text.
 Json generation_config_of(const GgufFile& file);
 

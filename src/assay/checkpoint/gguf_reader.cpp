@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "assay/base/error.h"
@@ -81,11 +83,21 @@ GgufType GgufReader::type(std::string_view what) {
   return static_cast<GgufType>(id);
 }
 
+std::string GgufReader::beginning() {
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  std::string text(static_cast<std::size_t>(std::min<std::uint64_t>(kPointer.size(), file_.size())), '\0');
+  file_.read_exactly(0, std::as_writable_bytes(std::span(text)));
+  if (text.empty()) return "an empty file";
+  if (text == kPointer) return "a pointer of Git LFS: fetch the file itself, as with git lfs pull";
+  return fmt::format("'{}'", printable(text.substr(0, kGgufMagic.size())));
+}
+
 void GgufReader::read_header() {
   char magic[4] = {};
   if (file_.size() >= sizeof(magic)) read(std::as_writable_bytes(std::span(magic)), "the magic");
   if (std::string_view(magic, sizeof(magic)) != kGgufMagic)
-    throw Error("{} is not a GGUF file: expected it to begin with '{}'", where_, kGgufMagic);
+    throw Error("{} is not a GGUF file: expected it to begin with '{}', found {}", where_, kGgufMagic,
+                beginning());
   const auto version = number<std::uint32_t>("the version");
   if (version != 0 && (version & 0xFFFFU) == 0)
     throw Error("{}: the file is big-endian (version {:#x}): expected little-endian GGUF", where_, version);
@@ -94,10 +106,10 @@ void GgufReader::read_header() {
   tensor_count_ = number<std::uint64_t>("the number of tensors");
   value_count_ = number<std::uint64_t>("the number of keys");
   if (tensor_count_ > std::min<std::uint64_t>(kMaxTensors, left() / kSmallestTensor))
-    throw Error("{}: {} tensors: expected at most {} in a file of {} bytes", where_, tensor_count_,
-                std::min<std::uint64_t>(kMaxTensors, left() / kSmallestTensor), file_.size());
+    throw Error("{}: {} tensors: expected at most {} in a file of {} bytes (truncated?)", where_,
+                tensor_count_, std::min<std::uint64_t>(kMaxTensors, left() / kSmallestTensor), file_.size());
   if (value_count_ > std::min(kMaxValues, left() / kSmallestValue))
-    throw Error("{}: {} keys: expected at most {} in a file of {} bytes", where_, value_count_,
+    throw Error("{}: {} keys: expected at most {} in a file of {} bytes (truncated?)", where_, value_count_,
                 std::min(kMaxValues, left() / kSmallestValue), file_.size());
 }
 
@@ -202,7 +214,12 @@ std::vector<GgufTensor> GgufReader::read_tensors(
   }
   std::vector<GgufTensor> tensors;
   tensors.reserve(static_cast<std::size_t>(tensor_count_));
-  for (std::uint64_t i = 0; i < tensor_count_; ++i) tensors.push_back(tensor());
+  std::set<std::string, std::less<>> names;
+  for (std::uint64_t i = 0; i < tensor_count_; ++i) {
+    tensors.push_back(tensor());
+    if (!names.insert(tensors.back().name).second)
+      throw Error("{}: tensor '{}' stands twice", where_, printable(tensors.back().name));
+  }
   place(tensors, static_cast<std::uint64_t>(alignment));
   return tensors;
 }

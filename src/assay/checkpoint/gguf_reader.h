@@ -37,6 +37,7 @@ class GgufReader {
   GgufType type(std::string_view what);
   GgufValue value(const std::string& key);
   void read_array(GgufValue& value, const std::string& what);
+  std::string beginning();  // for messages
   GgufTensor tensor();
   void place(std::vector<GgufTensor>& tensors, std::uint64_t alignment) const;
 

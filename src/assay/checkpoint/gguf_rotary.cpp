@@ -69,6 +69,13 @@ Json scaling_of(const GgufShards& shards, const std::string& prefix, std::int64_
 
 }  // namespace
 
+void add_rotary_names(const GgufShards& shards, JsonView::KeyNames& names) {
+  const bool is_one = shards.has(kFactors);
+  const auto name = [&](std::string_view own) { return fmt::format("tensor '{}'", is_one ? kFactors : own); };
+  names["rope_scaling.short_factor"] = name(kShortFactors);
+  names["rope_scaling.long_factor"] = name(kLongFactors);
+}
+
 bool is_rotary_tensor(std::string_view name) {
   return name == kFactors || name == kLongFactors || name == kShortFactors ||
          name.ends_with(".attn_rot_embd.weight");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "assay/base/json.h"
+#include "assay/base/json_view.h"
 #include "assay/checkpoint/gguf_names.h"
 #include "assay/checkpoint/gguf_shards.h"
 
@@ -12,6 +13,8 @@ namespace assay {
 // tensor.
 void add_rotary(const GgufShards& shards, const GgufArchitecture& architecture, std::int64_t head_dim,
                 Json& config);
+// What the file calls the factors, for messages.
+void add_rotary_names(const GgufShards& shards, JsonView::KeyNames& names);
 // Tensors that add_rotary() reads, and that the model has no other use for.
 bool is_rotary_tensor(std::string_view name);
 

@@ -21,7 +21,12 @@ GgufSource::GgufSource(GgufShards shards, const std::filesystem::path& path)
       architecture_(architecture_of(shards_)),
       checkpoint_(shards_, architecture_),
       config_(config_of(shards_, architecture_)),
-      generation_config_(generation_config_of(shards_.first())) {}
+      generation_config_(generation_config_of(shards_.first())),
+      names_(config_key_names(shards_, architecture_)) {}
+
+std::string GgufSource::file_type() const {
+  return gguf_file_type(shards_.first());
+}
 
 std::unique_ptr<const QuantizedWeights> GgufSource::quantized_weights() const {
   return std::make_unique<GgufWeights>(checkpoint_);

@@ -20,9 +20,10 @@ class GgufSource : public ModelSource {
   explicit GgufSource(std::unique_ptr<const GgufFile> whole);
 
   const std::filesystem::path& path() const override { return path_; }
-  JsonView config() const override { return {config_, where_}; }
-  JsonView generation_config() const override { return {generation_config_, where_}; }
+  JsonView config() const override { return {config_, where_, &names_}; }
+  JsonView generation_config() const override { return {generation_config_, where_, &names_}; }
   const Checkpoint& checkpoint() const override { return checkpoint_; }
+  std::string file_type() const override;
   std::unique_ptr<const QuantizedWeights> quantized_weights() const override;
   bool has_tokenizer() const override;
   TokenizerFiles tokenizer_files() const override;
@@ -37,6 +38,7 @@ class GgufSource : public ModelSource {
   const GgufArchitecture& architecture_;
   GgufCheckpoint checkpoint_;
   Json config_, generation_config_;
+  JsonView::KeyNames names_;
 };
 
 }  // namespace assay

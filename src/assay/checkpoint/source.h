@@ -17,7 +17,8 @@ namespace assay {
 struct TokenizerFiles;  // base/tokenizer_files.h
 
 // Keys of the configuration and names of tensors are those of Transformers: a source whose file has others
-// translates them by tables of its own. Several threads may read.
+// translates them by tables of its own, and back where a message names one (JsonView::name_of,
+// Checkpoint::name_in_file). Several threads may read.
 class ModelSource {
  public:
   virtual ~ModelSource() = default;
@@ -28,6 +29,8 @@ class ModelSource {
   virtual JsonView config() const = 0;
   virtual JsonView generation_config() const = 0;
   virtual const Checkpoint& checkpoint() const = 0;
+  // What the file says its mix of types is called, "Q4_K_M"; empty where it says nothing.
+  virtual std::string file_type() const { return {}; }
   // The reader of weights that are stored quantized; null where there are none. The source must outlive it.
   // Throws Error for a method of quantization that is not supported.
   virtual std::unique_ptr<const QuantizedWeights> quantized_weights() const = 0;
@@ -76,9 +79,9 @@ std::filesystem::path locate_shipped_model(const std::filesystem::path& data_fol
 // `org/name@revision`, where a revision is a branch, a tag, a commit or refs/pr/N; or such an entry as a
 // folder,
 // .../models--org--name. Behind a folder or an entry `:PART` chooses, of several GGUF files, the one that has
-// it in its name (`org/name:Q4_K_M`). `data_folder` is where demo/ is looked for first: a library inside
-// another program, which does not lie beside it, is told so. Throws NoSuchModel saying where it looked, and
-// Error for what exists and is no model.
+// it in its name or as its name (`org/name:Q4_K_M`). `data_folder` is where demo/ is looked for first: a
+// library inside another program, which does not lie beside it, is told so. Throws NoSuchModel saying where
+// it looked, and Error for what exists and is no model.
 std::filesystem::path locate_model(const std::string& candidate,
                                    const std::filesystem::path& data_folder = {});
 

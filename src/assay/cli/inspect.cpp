@@ -9,6 +9,7 @@
 #include "assay/cli/commands.h"
 #include "assay/cli/console.h"
 #include "assay/cli/gpu_prediction.h"
+#include "assay/cli/inspect_view.h"
 #include "assay/cli/options.h"
 #include "assay/cli/recipe_view.h"
 #include "assay/harness/context.h"
@@ -31,156 +32,6 @@ struct InspectFlags {
   RunConfig config;  // its recipe and the format of its LM head alone
   OutputFlags output;
 };
-
-std::string position_name(const ModelSpec& spec) {
-  switch (spec.position) {
-    case Position::learned:
-      return "learned";
-    case Position::rotary:
-      return "rotary";
-    case Position::alibi:
-      return "ALiBi";
-  }
-  return "";
-}
-
-// Layers for which `is_so` holds.
-template <typename IsSo>
-int layers_that(const ModelSpec& spec, const IsSo& is_so) {
-  int count = 0;
-  for (int layer = 0; layer < spec.layers; ++layer) count += is_so(layer) ? 1 : 0;
-  return count;
-}
-int windowed_layers(const ModelSpec& spec) {
-  return layers_that(spec, [&](int layer) { return spec.window_of(layer) > 0; });
-}
-int rotary_layers(const ModelSpec& spec) {
-  return layers_that(spec, [&](int layer) { return spec.rotary_of(layer) != nullptr; });
-}
-
-nlohmann::ordered_json spec_json(const ModelSpec& spec) {
-  return {{"family", spec.family},
-          {"vocab", spec.vocab},
-          {"context", spec.context},
-          {"hidden", spec.hidden},
-          {"layers", spec.layers},
-          {"heads", spec.heads},
-          {"kv_heads", spec.kv_heads},
-          {"head_dim", spec.head_dim},
-          {"window", spec.attention_window},
-          {"windowed_layers", windowed_layers(spec)},
-          {"mlp_hidden", spec.mlp_hidden},
-          {"mlp", spec.mlp == Mlp::gated ? "gated" : "plain"},
-          {"activation", name_of(spec.activation)},
-          {"norm", spec.norm == Norm::rms ? "RMSNorm" : "LayerNorm"},
-          {"epsilon", spec.epsilon},
-          {"position", position_name(spec)},
-          {"rotary_elements", 2 * spec.rotary.frequencies.size()},
-          {"rotary_layers", rotary_layers(spec)},
-          {"is_parallel", spec.is_parallel},
-          {"attention_bias", spec.has_qkv_bias},
-          {"mlp_bias", spec.has_mlp_bias},
-          {"tied_head", spec.is_head_tied},
-          {"scales_attention", spec.scales_attention},
-          {"scales_attention_by_layer", spec.scales_attention_by_layer},
-          {"end_tokens", spec.end_tokens}};
-}
-
-// 1,234,567
-std::string grouped(std::int64_t value) {
-  std::string text = std::to_string(value);
-  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
-  return text;
-}
-
-std::string layers_text(const ModelSpec& spec, int layers) {
-  return layers == spec.layers ? "" : fmt::format(" in {} of {} layers", layers, spec.layers);
-}
-
-std::string position_text(const ModelSpec& spec) {
-  if (spec.position != Position::rotary) return position_name(spec);
-  const std::size_t turned = 2 * spec.rotary.frequencies.size();
-  std::string text = "rotary";
-  if (turned < static_cast<std::size_t>(spec.head_dim))
-    text += fmt::format(", {} of {} elements of a head", turned, spec.head_dim);
-  return text + layers_text(spec, rotary_layers(spec));
-}
-
-std::string norm_text(const ModelSpec& spec) {
-  const TensorNames& names = spec.names;
-  std::string text = spec.norm == Norm::rms ? "RMSNorm" : "LayerNorm";
-  if (!names.embedding_norm.empty()) text += " of embeddings,";
-  if (!spec.is_post_norm && !names.attention_norm.empty()) text += " before each block";
-  if (spec.is_post_norm || !names.attention_out_norm.empty())
-    text += !spec.is_post_norm && !names.attention_norm.empty() ? " and after it" : " after each block";
-  if (spec.qk_norm != QkNorm::none) text += ", of queries and keys";
-  return text;
-}
-
-// What a reader wants to know of an architecture, in lines of at most 80 columns.
-std::string spec_lines(const ModelSpec& spec, std::int64_t parameters, std::uint64_t file_bytes) {
-  const int windowed = windowed_layers(spec);
-  const std::pair<const char*, std::string> lines[] = {
-      {"family", spec.family},
-      {"parameters", grouped(parameters)},
-      {"weight files", grouped(static_cast<std::int64_t>(file_bytes)) + " bytes"},
-      {"layers", fmt::format("{}{}", spec.layers, spec.is_parallel ? ", attention and MLP in parallel" : "")},
-      {"hidden", grouped(spec.hidden)},
-      {"heads", fmt::format("{} of {}", spec.heads, spec.head_dim)},
-      {"key/value heads", fmt::to_string(spec.kv_heads)},
-      {"window", windowed == 0 ? "none" : grouped(spec.attention_window) + layers_text(spec, windowed)},
-      {"positions", position_text(spec)},
-      {"norms", norm_text(spec)},
-      {"MLP", fmt::format("{}, {}, {}", spec.mlp == Mlp::gated ? "gated" : "plain", name_of(spec.activation),
-                          grouped(spec.mlp_hidden))},
-      {"vocabulary", fmt::format("{}, LM head {}", grouped(spec.vocab),
-                                 spec.is_head_tied ? "tied to the embedding" : "of its own")},
-      {"context", grouped(spec.context)}};
-  std::string text;
-  for (const auto& [key, value] : lines) text += fmt::format("  {:<16}  {}\n", key, value);
-  return text;
-}
-
-// A line a precision, of at most 80 columns; `available` is what may be taken, 0 where nobody says.
-std::string memory_lines(const nlohmann::ordered_json& memory, Bytes available) {
-  std::string text = fmt::format("  {:<12} {:<23} {:>8} {:>9} {:>8} {:>8} {:>4}\n", "", "runs as", "weights",
-                                 "workspace", "KV/token", "read", "fits");
-  for (const auto& m : memory) {
-    const auto in = [&](const char* key, double unit) { return m[key].get<double>() / unit; };
-    constexpr double kKilo = 1024, kMega = 1024 * kKilo;
-    const double alone = in("resident_weights_bytes", 1) + in("workspace_bytes", 1),
-                 whole = alone + in("kv_bytes_full_context", 1);
-    const char* fits = available.value == 0                            ? "?"
-                       : whole <= static_cast<double>(available.value) ? "yes"
-                       : alone <= static_cast<double>(available.value) ? "part"
-                                                                       : "no";
-    text += fmt::format("  {:<12} {:<23} {:>8.1f} {:>9.1f} {:>8.1f} {:>8.1f} {:>4}\n",
-                        m["precision"].get<std::string>(), m["runs_as"].get<std::string>(),
-                        in("resident_weights_bytes", kMega), in("workspace_bytes", kMega),
-                        in("kv_bytes_per_token", kKilo), in("bytes_read_per_token", kMega), fits);
-  }
-  return text;
-}
-
-// Lines for the formats that people choose, and for a recipe that was asked for.
-std::string fitting_lines(const nlohmann::ordered_json& memory, std::int64_t context, Bytes usable) {
-  if (usable.value == 0) return "";
-  constexpr std::string_view kUsual[] = {"float32", "bfloat16", "int8-dynamic", "nf4"};
-  std::string text =
-      fmt::format("\nWhat fits 90 % of the free memory, {:.0f} MiB, with one sequence\n", usable.megabytes());
-  for (const auto& m : memory) {
-    const auto name = m["precision"].get<std::string>();
-    const bool is_usual = std::find(std::begin(kUsual), std::end(kUsual), name) != std::end(kUsual);
-    if (memory.size() > 1 && !is_usual && name != "recipe") continue;
-    const auto tokens = m["fitting_tokens"].get<std::int64_t>();
-    const double needed = m["fitting_bytes"].get<double>() / (1024 * 1024);
-    text += tokens == 0 ? fmt::format("  {:<12} does not fit: weights and workspace alone take {:.0f} MiB\n",
-                                      name, needed)
-                        : fmt::format("  {:<12} fits up to {} tokens (the model's limit is {}), {:.0f} MiB\n",
-                                      name, grouped(tokens), grouped(context), needed);
-  }
-  return text;
-}
 
 nlohmann::ordered_json memory_json(const ModelSpec& spec, Backend& backend, const std::string& name,
                                    const ResolvedDtype& resolved, Bytes usable) {
@@ -247,22 +98,6 @@ nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector
   return tensors;
 }
 
-std::string tensor_lines(const nlohmann::ordered_json& tensors) {
-  constexpr std::size_t kWidest = 64;
-  std::size_t name = 0, shape = 0, dtype = 4;
-  for (const auto& t : tensors) {
-    name = std::max(name, std::min(kWidest, printable(t["name"].get<std::string>()).size()));
-    shape = std::max(shape, t["shape"].dump().size());
-    dtype = std::max(dtype, t["dtype"].get_ref<const std::string&>().size());
-  }
-  std::string text;
-  for (const auto& t : tensors)
-    text += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
-                        name, t["dtype"].get<std::string>(), dtype, t["shape"].dump(), shape,
-                        t["bytes"].get<std::uint64_t>(), t["used"].get<bool>() ? "" : "  (not used)");
-  return text;
-}
-
 // As a GPU would run it, in the precision or recipe that was asked for, or the checkpoint's own.
 nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec& spec,
                                      const std::optional<Precision>& stored) {
@@ -288,21 +123,18 @@ nlohmann::ordered_json gpu_step_json(const InspectFlags& flags, const ModelSpec&
   return json;
 }
 
-std::string text_of(const nlohmann::ordered_json& json, const ModelSpec& spec, Bytes usable) {
-  std::string text = fmt::format("{}\n", printable(json["path"].get<std::string>()));
-  text += spec_lines(spec, json["parameters"].get<std::int64_t>(),
-                     json["weight_file_bytes"].get<std::uint64_t>());
-  text +=
-      "\nPredicted memory in MiB: packed weights, workspace, keys and values per token\n"
-      "(KB), and the weights read to decode one token. The last column says whether\n"
-      "the whole context fits 90 % of the free memory: yes, in part, or no.\n";
-  text += memory_lines(json["memory"], usable);
-  text += fitting_lines(json["memory"], spec.context, usable);
-  text += formats_text(json["types"]);
-  if (json.contains("recipe")) text += formats_text(json["recipe"]);
-  if (json.contains("gpu_step")) text += gpu_prediction_text(json["gpu_step"]);
-  text += "\nTensors\n" + tensor_lines(json["tensors"]);
-  return text;
+// As the model is stored, or in every precision where it is in plain numbers, and with a recipe.
+nlohmann::ordered_json memory_of(const InspectFlags& flags, const ModelSpec& spec,
+                                 const std::optional<Precision>& stored, Backend& backend, Bytes usable) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  if (stored)
+    rows.push_back(memory_json(spec, backend, short_name(*stored), resolved_as(*stored), usable));
+  else
+    rows = memory_of_precisions(spec, backend, usable);
+  if (flags.config.recipe)
+    rows.push_back(
+        memory_json(spec, backend, "recipe", resolved_as(precision_of(*flags.config.recipe)), usable));
+  return rows;
 }
 
 int run_inspect(const InspectFlags& flags) {
@@ -317,31 +149,33 @@ int run_inspect(const InspectFlags& flags) {
     throw FieldError("recipe", "the model is quantized already, {}: expected none", stored->name);
   const Plan plan = plan_forward(spec, stored.value_or(Precision{}));
   std::vector<std::string> warnings = spec.warnings;
-  for (std::string& warning : check_tensors(spec, stored.value_or(Precision{}), source))
+  for (std::string& warning :
+       check_tensors(spec, stored.value_or(Precision{}), source, UnreadableWeights::are_warned_of))
     warnings.push_back(std::move(warning));
+  const bool can_be_loaded = unreadable_weights(plan, source).empty();
   if (stored && stored->needs_calibration()) stored_calibration(plan, source);
   const nlohmann::ordered_json tensors =
       tensors_json(source, tensor_uses(spec, stored.value_or(Precision{}), source));
   const std::shared_ptr<Backend> backend = make_backend(Device{}, {});
   const Bytes usable = usable_share(available_memory());
-  nlohmann::ordered_json memory = nlohmann::ordered_json::array();
-  if (stored)
-    memory.push_back(memory_json(spec, *backend, short_name(*stored), resolved_as(*stored), usable));
-  else
-    memory = memory_of_precisions(spec, *backend, usable);
-  if (recipe)
-    memory.push_back(memory_json(spec, *backend, "recipe", resolved_as(precision_of(*recipe)), usable));
-  nlohmann::ordered_json json{{"path", source.path().string()},
-                              {"spec", spec_json(spec)},
-                              {"stored_as", stored ? stored->name : "plain numbers"},
-                              {"parameters", plan.parameters()},
-                              {"weight_file_bytes", source.weight_file_bytes()},
-                              {"threads", backend->threads()},
-                              {"usable_memory_bytes", usable.value},
-                              {"memory", memory},
-                              {"types", stored_types_json(plan, source)},
-                              {"warnings", warnings},
-                              {"tensors", tensors}};
+  const nlohmann::ordered_json memory =
+      can_be_loaded ? memory_of(flags, spec, stored, *backend, usable) : nlohmann::ordered_json::array();
+  nlohmann::ordered_json json{
+      {"path", source.path().string()},
+      {"spec", spec_json(spec)},
+      {"stored_as", stored          ? stored->name
+                    : can_be_loaded ? "plain numbers"
+                                    : "types that are not supported"},
+      {"file_type",
+       source.file_type().empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(source.file_type())},
+      {"parameters", plan.parameters()},
+      {"weight_file_bytes", source.weight_file_bytes()},
+      {"threads", backend->threads()},
+      {"usable_memory_bytes", usable.value},
+      {"memory", memory},
+      {"types", stored_types_json(plan, source)},
+      {"warnings", warnings},
+      {"tensors", tensors}};
   if (recipe) json["recipe"] = recipe_json(*recipe, plan_forward(spec, precision_of(*recipe)));
   if (!flags.step.gpu.empty()) json["gpu_step"] = gpu_step_json(flags, spec, stored);
   if (flags.output.is_json) {
@@ -350,7 +184,7 @@ int run_inspect(const InspectFlags& flags) {
   }
   if (!flags.output.is_quiet)
     for (const std::string& warning : warnings) note("warning: " + warning);
-  answer(text_of(json, spec, usable));
+  answer(inspection_text(json, spec, usable));
   return 0;
 }
 

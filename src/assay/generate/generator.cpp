@@ -185,7 +185,7 @@ class Generation {
       for (std::size_t row = 0; row < order.size(); ++row) {
         if (std::find(active_.begin(), active_.end(), order[row]) == active_.end()) continue;
         next_.push_back(chosen_[step * order.size() + row]);
-        require_finite(next_.back());
+        require_finite(program_.plan(), next_.back(), std::ssize(texts_[order[row]]) - 1);
       }
       append();
     }
@@ -235,11 +235,34 @@ class Generation {
                                [&](std::int64_t limit) { return past <= limit && extent > limit; });
   }
 
+  // The tokens of sequence `i`, without padding.
+  std::span<const TokenId> known_tokens(const StepItem& item, std::size_t i) const {
+    const std::size_t before = options_.padding == Padding::left ? missing_[i] : 0,
+                      after = item.ids.size() - 1 - static_cast<std::size_t>(*item.wanted);
+    return std::span(texts_[i]).subspan(before, texts_[i].size() - before - after);
+  }
+
+  TokenId sampled(std::size_t i, std::span<const TokenId> text) try {
+    return samplers_[i].next(logits_, text, [&](std::span<float> logits) {
+      if (!options_.processors.is_empty())
+        apply_processors(options_.processors, {text, prompt_tokens_[i], options_.max_new_tokens}, logits);
+    });
+  } catch (const LogitsNotFinite&) {
+    require_finite(program_.plan(), logits_, std::ssize(text) - 1);
+    throw;
+  }
+
   // Chooses the next token of every sequence whose last row was in this step.
   void choose(std::span<const StepItem> items, std::span<const StepPart> parts) {
     const NextTokenRows from = next_token_rows(items, parts);
     if (from.rows.empty()) return;
-    if (is_plain_greedy() && !options_.on_logits) return choose_greedily(program_, from, next_);
+    if (is_plain_greedy() && !options_.on_logits) {
+      choose_greedily(program_, from, next_);
+      for (const std::size_t item : from.items)
+        require_finite(program_.plan(), next_[item],
+                       std::ssize(known_tokens(items[item], active_[item])) - 1);
+      return;
+    }
     const auto vocab = static_cast<std::size_t>(program_.plan().vocab);
     logits_.resize(vocab);
     for (std::size_t j = 0; j < from.rows.size(); ++j) {
@@ -247,15 +270,7 @@ class Generation {
       const Event begin = backend_.record();
       const std::size_t i = active_[from.items[j]];
       if (options_.on_logits) options_.on_logits(i, logits_);
-      const auto seen = std::span(texts_[i]);
-      const StepItem& item = items[from.items[j]];
-      const std::size_t before = options_.padding == Padding::left ? missing_[i] : 0,
-                        after = item.ids.size() - 1 - static_cast<std::size_t>(*item.wanted);
-      const auto text = seen.subspan(before, seen.size() - before - after);
-      next_[from.items[j]] = samplers_[i].next(logits_, text, [&](std::span<float> logits) {
-        if (!options_.processors.is_empty())
-          apply_processors(options_.processors, {text, prompt_tokens_[i], options_.max_new_tokens}, logits);
-      });
+      next_[from.items[j]] = sampled(i, known_tokens(items[from.items[j]], i));
       sampling_ = sampling_ + backend_.between(begin, backend_.record());
     }
   }

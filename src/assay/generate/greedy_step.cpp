@@ -18,17 +18,16 @@ void choose_greedily(Program& program, const NextTokenRows& from, std::span<Toke
   if (from.rows.empty()) return;
   std::vector<TokenId> chosen(from.rows.size());
   program.head(from.rows, ArgmaxSink{chosen});
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    require_finite(chosen[i]);
-    next[from.items[i]] = chosen[i];
-  }
+  for (std::size_t i = 0; i < chosen.size(); ++i) next[from.items[i]] = chosen[i];
 }
 
 void run_greedy_step(Program& program, KvCache& cache, std::span<const StepItem> items,
                      std::span<TokenId> next,
                      const std::function<void(std::span<const StepPart>)>& after_step) {
   run_in_steps(program, cache, items, [&](std::span<const StepPart> parts) {
-    choose_greedily(program, next_token_rows(items, parts), next);
+    const NextTokenRows from = next_token_rows(items, parts);
+    choose_greedily(program, from, next);
+    for (const std::size_t item : from.items) require_finite(program.plan(), next[item]);
     if (after_step) after_step(parts);
   });
 }

@@ -20,11 +20,12 @@ struct NextTokenRows {
 };
 NextTokenRows next_token_rows(std::span<const StepItem> items, std::span<const StepPart> parts);
 
-// Writes next[item] for each of the rows: the most probable token, the lowest id of equals. Throws Error
-// where logits are not finite.
+// Writes next[item] for each of the rows: the most probable token, the lowest id of equals; -1
+// where logits are not finite, which the caller refuses.
 void choose_greedily(Program& program, const NextTokenRows& from, std::span<TokenId> next);
 
-// run_in_steps(), and choose_greedily() after each: next[i] is the token that follows item i. `after_step`
+// run_in_steps(), and choose_greedily() after each: next[i] is the token that follows item i. Throws Error
+// where logits are not finite. `after_step`
 // sees the parts of a step when its tokens are chosen.
 void run_greedy_step(Program& program, KvCache& cache, std::span<const StepItem> items,
                      std::span<TokenId> next,

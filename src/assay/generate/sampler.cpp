@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "assay/base/error.h"
+#include "assay/generate/steps.h"
 
 namespace assay {
 
@@ -27,12 +28,9 @@ TokenId Sampler::next(std::span<float> logits, std::span<const TokenId> seen, co
   for (std::size_t i = 0; i < logits.size(); ++i) {
     highest = std::max(highest, logits[i]);
     if (std::isnan(logits[i]) || logits[i] == std::numeric_limits<float>::infinity())
-      throw Error(
-          "the logits are not finite ({} for token id {}): the model's weights or arithmetic are broken",
-          logits[i], i);
+      throw LogitsNotFinite("the logits are not finite ({} for token id {})", number_text(logits[i]), i);
   }
-  if (std::isinf(highest))
-    throw Error("the logits are -infinity: the model's weights or arithmetic are broken");
+  if (std::isinf(highest)) throw LogitsNotFinite("the logits are all -infinity");
   if (options_.repetition_penalty != 1) {  // Keskar et al. 2019
     is_penalized_.assign(logits.size(), false);
     const auto penalty = static_cast<float>(options_.repetition_penalty);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "assay/base/error_types.h"
 #include "assay/base/random.h"
 #include "assay/base/token_id.h"
 
@@ -26,12 +27,18 @@ struct SamplingOptions {
 // Throws UsageError for a value outside its range.
 void check_sampling(const SamplingOptions& options);
 
+// What next() throws for logits that no token can be chosen from; they are as they were.
+class LogitsNotFinite : public Error {
+ public:
+  using Error::Error;
+};
+
 // One per sequence: its random stream depends on the seed and its own number alone.
 class Sampler {
  public:
   Sampler(const SamplingOptions& options, std::uint64_t sequence);
-  // `logits` [vocab] is changed in place; `seen` are the prompt's and the generated ids. Throws Error where a
-  // logit is NaN.
+  // `logits` [vocab] is changed in place; `seen` are the prompt's and the generated ids. Throws
+  // LogitsNotFinite where a logit is NaN or infinity, or none is above -infinity.
   // `process` changes the logits after the penalty, and before the temperature.
   using Process = std::function<void(std::span<float> logits)>;
   TokenId next(std::span<float> logits, std::span<const TokenId> seen, const Process& process = {});

@@ -6,12 +6,24 @@
 #include "assay/backend/backend.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/generate/steps.h"
 
 namespace assay {
 
 namespace {
 
 constexpr std::int64_t kLlamaCppContext = 512, kGptqContext = 2048;
+
+// Names the first scored token that the sum over all is broken by.
+[[noreturn]] void refuse_loss(const Plan& plan, const Score& score) {
+  const auto bad = std::find_if(score.log_probabilities.begin(), score.log_probabilities.end(),
+                                [](double value) { return !std::isfinite(value); });
+  if (bad == score.log_probabilities.end())
+    refuse_not_finite(plan, fmt::format("the loss is not finite ({})", number_text(score.loss)));
+  refuse_not_finite(
+      plan, fmt::format("the log-probability of scored token {} of {} is not finite ({})",
+                        bad - score.log_probabilities.begin() + 1, score.tokens_scored, number_text(*bad)));
+}
 
 // Throws FieldError for what does not go together.
 WindowRule window_rule(const ScoreOptions& options, std::int64_t limit) {
@@ -128,8 +140,7 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   result.tokens_scored = static_cast<std::int64_t>(result.log_probabilities.size());
   result.loss = sum / static_cast<double>(result.tokens_scored);
   result.perplexity = std::exp(result.loss);
-  if (!std::isfinite(result.loss))
-    throw Error("the loss is not finite ({}): the model's weights or arithmetic are broken", result.loss);
+  if (!std::isfinite(result.loss)) refuse_loss(program.plan(), result);
   result.protocol_perplexity = rule.protocol == Protocol::hf
                                    ? std::exp(guide_loss(windows, result.log_probabilities))
                                    : result.perplexity;

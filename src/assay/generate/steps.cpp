@@ -66,18 +66,31 @@ std::vector<std::int64_t> rotary_switches(const Plan& plan) {
   return switches;
 }
 
-void require_finite(TokenId chosen) {
-  if (chosen < 0) throw Error("the logits are not finite: the model's weights or arithmetic are broken");
+std::string number_text(double value) {
+  if (std::isnan(value)) return "NaN";  // whatever its sign
+  if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
+  return fmt::format("{}", value);
 }
 
-void require_finite(std::span<const float> logits, std::int64_t position) {
+void refuse_not_finite(const Plan& plan, const std::string& what) {
+  const bool is_float32 = plan.model.ends_with(" in float32");
+  throw Error("{}{}: the model's weights or arithmetic are broken; try {}another copy of the model's files",
+              plan.model.empty() ? "" : plan.model + ": ", what,
+              is_float32 ? "" : "float32, and if that changes nothing, ");
+}
+
+void require_finite(const Plan& plan, TokenId chosen, std::optional<std::int64_t> position) {
+  if (chosen >= 0) return;
+  refuse_not_finite(plan, position ? fmt::format("the logits at position {} are not finite", *position)
+                                   : "the logits of the next token are not finite");
+}
+
+void require_finite(const Plan& plan, std::span<const float> logits, std::int64_t position) {
   const auto bad =
       std::find_if(logits.begin(), logits.end(), [](float logit) { return !std::isfinite(logit); });
   if (bad == logits.end()) return;
-  throw Error(
-      "the logits at position {} are not finite ({} for token id {}): the model's weights or arithmetic are "
-      "broken",
-      position, *bad, bad - logits.begin());
+  refuse_not_finite(plan, fmt::format("the logits at position {} are not finite ({} for token id {})",
+                                      position, number_text(*bad), bad - logits.begin()));
 }
 
 }  // namespace assay

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "assay/backend/backend.h"
@@ -38,9 +39,14 @@ void run_in_steps(Program& program, KvCache& cache, std::span<const StepItem> it
 // (LongRoPE). Where a sequence grows beyond one, what the cache holds of it is of no use any more.
 std::vector<std::int64_t> rotary_switches(const Plan& plan);
 
-// Throws Error for what ArgmaxSink gives where logits are not finite.
-void require_finite(TokenId chosen);
+// Throws Error for what ArgmaxSink gives where logits are not finite; `position`: of the token that they
+// follow, where it is known.
+void require_finite(const Plan& plan, TokenId chosen, std::optional<std::int64_t> position = {});
 // Throws Error for logits of one token of which one is NaN or infinite; `position`: the token's.
-void require_finite(std::span<const float> logits, std::int64_t position);
+void require_finite(const Plan& plan, std::span<const float> logits, std::int64_t position);
+// Throws Error naming the model, what of it is not finite, and what to try.
+[[noreturn]] void refuse_not_finite(const Plan& plan, const std::string& what);
+// "NaN", "infinity", "-infinity"; else the number.
+std::string number_text(double value);
 
 }  // namespace assay

@@ -78,16 +78,17 @@ class StoredWeights : public WeightSource {
 
 void check_tensor(const WeightSpec& weight, const ModelSource& source, const QuantizedWeights* quantized) {
   const CheckpointTensor at = source.find(weight.name);
-  if (!at) throw Error("{}: tensor '{}' is missing", source.path().string(), weight.name);
+  if (!at)
+    throw Error("{}: tensor '{}' is missing", source.path().string(),
+                printable(source.checkpoint().name_in_file(weight.name)));
   if (weight.is_stored_quantized) return quantized->check(quantized_tensor(weight));
   if (!info(at->dtype).is_weight)
-    throw Error("{}: tensor '{}': expected F32, F16 or BF16, found {}", at.file().string(), weight.name,
-                info(at->dtype).safetensors);
+    throw Error("{}: expected F32, F16 or BF16, found {}", at.where(), info(at->dtype).safetensors);
   StoredTensor expected;
   expected.shape = stored_shape(weight);
   if (at->shape != expected.shape)
-    throw Error("{}: tensor '{}': expected shape {} (by {}), found {}", at.file().string(), weight.name,
-                expected.shape_text(), source.config_name(), at->shape_text());
+    throw Error("{}: expected shape {} (by {}), found {}", at.where(), expected.shape_text(),
+                source.config_name(), at->shape_text());
 }
 
 bool begins_with_any(const std::string& name, const std::vector<std::string>& begins) {
@@ -165,10 +166,22 @@ std::vector<TensorUse> tensor_uses(const ModelSpec& spec, const Precision& preci
   return uses_of(stored_plan(spec, precision), spec, source);
 }
 
+std::string unreadable_weights(const Plan& plan, const ModelSource& source) {
+  std::vector<std::string> names;
+  std::unordered_set<std::string> seen;
+  for (const WeightSpec& whole : plan.weights)
+    for (const TensorPart& part : tensors_of(whole))
+      if (seen.insert(part.spec.name).second) names.push_back(part.spec.name);
+  return source.checkpoint().unreadable_among(names);
+}
+
 std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& precision,
-                                       const ModelSource& source) {
+                                       const ModelSource& source, UnreadableWeights unreadable) {
   const Plan plan = stored_plan(spec, precision);
   check_weights(plan, source);
+  const std::string refused = unreadable_weights(plan, source);
+  if (!refused.empty() && unreadable == UnreadableWeights::are_refused)
+    throw Error("{}: {}", source.path().string(), refused);
   const std::vector<CheckpointTensor> tensors = source.all();
   const std::vector<TensorUse> uses = uses_of(plan, spec, source);
   std::vector<std::string> buffers, others, unknown;
@@ -187,8 +200,9 @@ std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& p
         "{}: {} not used by the model that {} describes, the first is '{}': expected a "
         "configuration that uses every weight",
         source.path().string(), counted_of_file(unknown.size(), "tensor"), source.config_name(),
-        printable(unknown.front()));
+        printable(source.checkpoint().name_in_file(unknown.front())));
   std::vector<std::string> warnings = source.checkpoint().warnings();
+  if (!refused.empty()) warnings.insert(warnings.begin(), refused);
   if (!buffers.empty())
     warnings.push_back(fmt::format("{} not needed, the first is '{}'",
                                    counted_of_file(buffers.size(), "buffer"), printable(buffers.front())));
@@ -210,6 +224,7 @@ std::unique_ptr<Program> program_of_checked(const ModelSpec& spec, const ModelSo
     throw Error("{}: it needs a calibration, and none was given", precision.name);
   Plan plan = plan_forward(spec, precision, calibration);
   if (keeps_calibration) plan = plan_forward(spec, precision, stored_calibration(plan, source));
+  plan.model = fmt::format("{} in {}", source.path().string(), precision.name);
   return backend.prepare(plan, StoredWeights(source, should_stop));
 }
 

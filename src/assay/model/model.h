@@ -63,11 +63,17 @@ enum class TensorUse {
 std::vector<TensorUse> tensor_uses(const ModelSpec& spec, const Precision& precision,
                                    const ModelSource& source);
 
+// What becomes of weights whose types cannot be read: only what loads none shows such a model.
+enum class UnreadableWeights { are_refused, are_warned_of };
+
 // check_weights(), and that every tensor of the source is used: throws Error naming the first that is not (a
 // configuration of fewer layers, the weights of another model), and an LM head that differs from the
 // embedding it is said to be. Returns warnings: buffers that are not needed.
 std::vector<std::string> check_tensors(const ModelSpec& spec, const Precision& precision,
-                                       const ModelSource& source);
+                                       const ModelSource& source,
+                                       UnreadableWeights unreadable = UnreadableWeights::are_refused);
+// A clause on the weights whose types cannot be read, with what to do; empty where there are none.
+std::string unreadable_weights(const Plan& plan, const ModelSource& source);
 
 // A program for `spec` over the source's weights: what load() runs. Tests use it with a changed spec.
 std::unique_ptr<Program> prepare_program(const ModelSpec& spec, const ModelSource& source, Backend& backend,

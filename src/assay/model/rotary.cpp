@@ -15,7 +15,7 @@ namespace {
 // Beyond these bounds angles would leave float32.
 double positive(const JsonView& view, std::string_view key, double value) {
   if (!(value >= 1e-6 && value <= 1e9))
-    throw Error("{}: {}: expected a number from 1e-6 to 1e9, found {}", view.where(), key, value);
+    throw Error("{}: expected a number from 1e-6 to 1e9, found {}", view.where(key), value);
   return value;
 }
 double positive(const JsonView& view, std::string_view key) {
@@ -34,7 +34,9 @@ class RotaryReader {
   RotarySpec read(const JsonView& section, double base, const char* base_key) {
     scaling_ = &section;
     const JsonView& said_base = section.has("rope_theta") ? section : config_;
-    base_ = positive_or(said_base, section.has("rope_theta") ? "rope_theta" : base_key, base);
+    const char* said_key = section.has("rope_theta") ? "rope_theta" : base_key;
+    base_ = positive_or(said_base, said_key, base);
+    said_base_ = said_base.where(said_key);
     set_turned();
     rotary_ = {};
     for (int i = 0; i < turned_; i += 2)
@@ -55,10 +57,10 @@ class RotaryReader {
     const double share = view.number_or(key, keys_.share);
     turned_ = share >= 0 && share <= 1 ? static_cast<int>(spec_.head_dim * share) : 0;
     if (turned_ < 1)
-      throw Error("{}: {}: expected a share from one element of a head ({}) to 1, found {}", view.where(),
-                  key, spec_.head_dim, share);
+      throw Error("{}: expected a share from one element of a head ({}) to 1, found {}", view.where(key),
+                  spec_.head_dim, share);
     if (turned_ == spec_.head_dim && turned_ % 2 != 0)
-      throw Error("{}: head_dim: expected an even number, as rotary pairs need, found {}", config_.where(),
+      throw Error("{}: expected an even number, as rotary pairs need, found {}", config_.where("head_dim"),
                   spec_.head_dim);
   }
 
@@ -102,8 +104,8 @@ class RotaryReader {
                high = static_cast<float>(positive(*scaling_, "high_freq_factor")),
                context = static_cast<float>(original_context());
     if (!(high > low))
-      throw Error("{}: high_freq_factor: expected more than low_freq_factor ({}), found {}",
-                  scaling_->where(), low, high);
+      throw Error("{}: expected more than low_freq_factor ({}), found {}",
+                  scaling_->where("high_freq_factor"), low, high);
     for (float& frequency : rotary_.frequencies) {
       const float wavelength = 2 * std::numbers::pi_v<float> / frequency;
       if (wavelength < context / high) continue;
@@ -121,8 +123,7 @@ class RotaryReader {
     const double factor = stretch(original), fast = rotations("beta_fast", 32),
                  slow = rotations("beta_slow", 1);
     rotary_.amplitude = static_cast<float>(yarn_amplitude(factor));
-    if (!(base_ > 1))
-      throw Error("{}: rope_theta: yarn expects more than 1, found {}", scaling_->where(), base_);
+    if (!(base_ > 1)) throw Error("{}: yarn expects more than 1, found {}", said_base_, base_);
     double low = pair_of(fast, original), high = pair_of(slow, original);
     if (scaling_->boolean_or("truncate", true)) low = std::floor(low), high = std::ceil(high);
     low = std::max(low, 0.0);
@@ -173,11 +174,12 @@ class RotaryReader {
   }
   std::vector<float> factors(const char* key) const {
     const std::size_t pairs = rotary_.frequencies.size();
-    if (!scaling_->has(key)) throw Error("{}: the key '{}' is missing", scaling_->where(), key);
+    if (!scaling_->has(key))
+      throw Error("{}: the key '{}' is missing", scaling_->where(), scaling_->name_of(key));
     const Json& list = scaling_->raw().at(key);
     if (!list.is_array() || list.size() != pairs)
-      throw Error("{}: {}: expected {} numbers, one of each rotary pair, found {}", scaling_->where(), key,
-                  pairs, list.is_array() ? fmt::to_string(list.size()) : std::string(list.type_name()));
+      throw Error("{}: expected {} numbers, one of each rotary pair, found {}", scaling_->where(key), pairs,
+                  list.is_array() ? fmt::to_string(list.size()) : std::string(list.type_name()));
     std::vector<float> values;
     for (const Json& value : list)
       values.push_back(
@@ -190,6 +192,7 @@ class RotaryReader {
   ModelSpec& spec_;
   const JsonView* scaling_ = nullptr;  // the object that is read
   double base_ = 0;
+  std::string said_base_;  // where it stands, for messages
   int turned_ = 0;
   RotarySpec rotary_;
 };

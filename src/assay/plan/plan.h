@@ -24,6 +24,7 @@ struct LmHead {
 };
 
 struct Plan {
+  std::string model;  // where the weights are read from and in which precision, for messages; may be empty
   std::vector<BufferSpec> buffers;
   std::vector<WeightSpec> weights;
   std::vector<Op> ops;  // from ids to hidden states

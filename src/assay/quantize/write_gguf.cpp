@@ -247,7 +247,7 @@ class GgufJob {
 
   void write_tensors(QuantizeReport& report) {
     begin_ = Clock::now();
-    std::int64_t quantized = 0;
+    std::int64_t quantized = 0, requantized = 0;
     for (const TensorToWrite& tensor : tensors_) {
       tell(tensor.own);
       const ReconstructionError error = write_tensor(tensor);
@@ -260,6 +260,7 @@ class GgufJob {
       if (!is_quantized) continue;
       quantized += elements;
       ++report.coverage.quantized;
+      if (!source_->find(tensor.name)->block_type.empty() && error.rmse > 0) ++requantized;
       report.tensors.push_back({.name = tensor.own,
                                 .type = std::string(tensor.type->name),
                                 .rows = tensor.shape.rows,
@@ -269,6 +270,12 @@ class GgufJob {
                                 .error = error});
     }
     report.coverage.weights_share = static_cast<double>(quantized) / static_cast<double>(report.parameters);
+    if (requantized > 0)
+      report.warnings.push_back(fmt::format(
+          "{} of {} quantized tensors were quantized in {} already, and quantizing twice loses more than "
+          "quantizing the original once: quantize the float32, float16 or bfloat16 model where you have it "
+          "(the errors shown are against the quantized weights that were read, not against the original's)",
+          requantized, report.coverage.quantized, source_->path().filename().string()));
   }
 
   ReconstructionError write_tensor(const TensorToWrite& tensor) {

@@ -84,7 +84,10 @@ class Calibrating {
 
   void require_finite(float largest, WeightId id) const {
     if (!std::isfinite(largest))
-      throw Error("calibration: expected finite inputs of '{}', found NaN or infinity", spec(id).name);
+      throw Error(
+          "{}: calibration: expected finite activations at its input, found NaN or infinity: the model's "
+          "weights or arithmetic are broken",
+          source_.find(spec(id).name).where());
   }
 
   const ModelSource& source_;

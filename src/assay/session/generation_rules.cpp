@@ -21,8 +21,7 @@ TokenId id_in(const Json& value, const JsonView& config, std::string_view key) {
                          kMax = std::numeric_limits<TokenId>::max();
   const bool fits = value.is_number_integer() && value >= kMin && value <= kMax;
   if (!fits)
-    throw Error("{}: {}: expected token ids, found {}", config.where(), key,
-                printable(value.dump()).substr(0, 80));
+    throw Error("{}: expected token ids, found {}", config.where(key), printable(value.dump()).substr(0, 80));
   return value.get<TokenId>();
 }
 
@@ -40,9 +39,9 @@ std::vector<std::vector<TokenId>> words_at(const JsonView& config, std::string_v
   std::vector<std::vector<TokenId>> words;
   if (!config.has(key)) return words;
   const Json& value = *config.raw().find(key);
-  if (!value.is_array()) throw Error("{}: {}: expected lists of token ids", config.where(), key);
+  if (!value.is_array()) throw Error("{}: expected lists of token ids", config.where(key));
   for (const Json& word : value) {
-    if (!word.is_array()) throw Error("{}: {}: expected lists of token ids", config.where(), key);
+    if (!word.is_array()) throw Error("{}: expected lists of token ids", config.where(key));
     std::vector<TokenId>& ids = words.emplace_back();
     for (const Json& id : word) ids.push_back(id_in(id, config, key));
   }

@@ -95,8 +95,8 @@ void add_warnings(LoadedModel& loaded, const ResolvedRun& run, const Backend& ba
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > vocab)
     loaded.warnings.push_back(
         {WarningKind::tokenizer_too_large,
-         fmt::format("the tokenizer knows {} tokens but the model only {}, so some texts cannot be run",
-                     loaded.tokenizer->vocab_size(), vocab),
+         fmt::format("{}: the tokenizer knows {} tokens but the model only {}, so some texts cannot be run",
+                     loaded.model->source().path().string(), loaded.tokenizer->vocab_size(), vocab),
          static_cast<double>(loaded.tokenizer->vocab_size()), static_cast<double>(vocab)});
 }
 
@@ -139,8 +139,9 @@ std::pair<ResolvedRun, std::shared_ptr<Backend>> placed(const RunConfig& config,
 }  // namespace
 
 std::string LoadedModel::load_line() const {
-  return fmt::format("Loaded: {} | device={} | dtype={}", printable(id), model->backend().device().text(),
-                     dtype_label);
+  const std::string type = model->precision().is_stored ? model->source().file_type() : "";
+  return fmt::format("Loaded: {} | device={} | dtype={}{}", printable(id), model->backend().device().text(),
+                     dtype_label, type.empty() ? "" : " | file_type=" + type);
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const ModelSource& source, bool is_needed, LoadedModel* told) {

@@ -29,7 +29,7 @@ void for_each_logits(const LoadedModel& loaded, std::span<const TokenId> ids,
       const auto some_logits = std::span(logits).first(some.size() * vocab);
       program.head(some, LogitsSink{some_logits});
       for (std::size_t i = 0; i < some.size(); ++i)
-        require_finite(some_logits.subspan(i * vocab, vocab),
+        require_finite(program.plan(), some_logits.subspan(i * vocab, vocab),
                        part.first + first + static_cast<std::int64_t>(i));
       sink(some_logits);
     }

@@ -7,6 +7,7 @@
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/generate/scored_sequences.h"
+#include "assay/generate/steps.h"
 #include "assay/model/model.h"
 #include "assay/session/bos.h"
 #include "assay/session/shared_tokens.h"
@@ -95,9 +96,9 @@ class TaskScorer {
       double sum = 0;
       for (const double value : scored[place.sequence].log_probabilities[place.alternative]) sum += value;
       if (!std::isfinite(sum))
-        throw Error(
-            "{}:{}: the log-likelihood is not finite ({}): the model's weights or arithmetic are broken",
-            file_, items_.items[place.item].line, sum);
+        refuse_not_finite(loaded_.model->program().plan(),
+                          fmt::format("the log-likelihood of {}:{} is not finite ({})", file_,
+                                      items_.items[place.item].line, number_text(sum)));
       score.log_likelihoods[place.request] = sum;
       if (wants_greedy)
         score.is_greedy =

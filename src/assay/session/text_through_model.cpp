@@ -161,7 +161,10 @@ Importance measure_importance(const ModelSource& source, Backend& backend, std::
     for (const double sum : columns) {
       means.push_back(static_cast<float>(sum / static_cast<double>(ids.size())));
       if (!std::isfinite(means.back()))
-        throw Error("importance: expected finite inputs of '{}', found NaN or infinity", text.spec(id).name);
+        throw Error(
+            "{}: importance: expected finite activations at its input, found NaN or infinity: the model's "
+            "weights or arithmetic are broken",
+            source.find(text.spec(id).name).where());
     }
     for (const TensorPart& part : tensors_of(text.spec(id))) importance[part.spec.name] = means;
   }

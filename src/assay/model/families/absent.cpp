@@ -103,9 +103,9 @@ void refuse_what_is_absent(const JsonView& config, bool is_text_part) {
         throw Error(
             "{}: {} {} is not supported without a text_config beside it: expected a model of text, "
             "not of {}",
-            config.where(), printable(key.substr(0, 64)), short_text(value), what);
+            config.where(), printable(config.name_of(key).substr(0, 64)), short_text(value), what);
       throw Error("{}: {} {} is not supported: expected a dense decoder alone, not {}", config.where(),
-                  printable(key.substr(0, 64)), short_text(value), what);
+                  printable(config.name_of(key).substr(0, 64)), short_text(value), what);
     }
 }
 
@@ -114,12 +114,12 @@ void refuse_other_layers(const JsonView& config) {
     if (!config.has(key)) continue;
     const Json& types = config.raw().at(key);
     if (!types.is_array())
-      throw Error("{}: {}: expected a list of types, one a layer, found {}", config.where(), key,
+      throw Error("{}: expected a list of types, one a layer, found {}", config.where(key),
                   short_text(types));
     for (const Json& type : types)
       if (type != "full_attention" && type != "sliding_attention" && type != "attention")
-        throw Error("{}: {}: {} is not supported; expected full_attention or sliding_attention",
-                    config.where(), key, short_text(type));
+        throw Error("{}: {} is not supported; expected full_attention or sliding_attention",
+                    config.where(key), short_text(type));
   }
 }
 
@@ -129,8 +129,8 @@ void refuse_rope_scaling(const JsonView& config, const std::string& family) {
     const JsonView section = config.object(section_key);
     for (const char* key : {"rope_type", "type"})
       if (section.has(key) && section.raw().at(key) != "default")
-        throw Error("{}: {} {} is not supported: expected default, since nothing scales the positions of {}",
-                    section.where(), key, short_text(section.raw().at(key)), family);
+        throw Error("{} {} is not supported: expected default, since nothing scales the positions of {}",
+                    section.where(key), short_text(section.raw().at(key)), family);
   }
 }
 

@@ -26,13 +26,14 @@ ModelSpec read_sizes(const JsonView& config, const char* family, const SizeKeys&
   const std::int64_t kv_heads = is_null ? spec.heads : keys.default_kv_heads;
   spec.kv_heads = static_cast<int>(config.integer_or(keys.kv_heads, kv_heads, 1, kMaxWidth));
   if (spec.heads % spec.kv_heads != 0)
-    throw Error("{}: {} {} is not a multiple of {} {}", config.where(), keys.heads, spec.heads, keys.kv_heads,
-                spec.kv_heads);
+    throw Error("{} {} is not a multiple of {} {}", config.where(keys.heads), spec.heads,
+                config.name_of(keys.kv_heads), spec.kv_heads);
   const bool has_head_dim = *keys.head_dim != '\0' && config.has(keys.head_dim);
   std::int64_t head_dim = keys.default_head_dim;
   if (head_dim == 0 && !has_head_dim && spec.hidden % spec.heads != 0)
-    throw Error("{}: {} {} is not a multiple of {} {}{}", config.where(), keys.hidden, spec.hidden,
-                keys.heads, spec.heads, *keys.head_dim != '\0' ? ", and there is no head_dim" : "");
+    throw Error("{} {} is not a multiple of {} {}{}", config.where(keys.hidden), spec.hidden,
+                config.name_of(keys.heads), spec.heads,
+                *keys.head_dim != '\0' ? ", and there is no " + config.name_of(keys.head_dim) : "");
   if (head_dim == 0) head_dim = spec.hidden / spec.heads;
   spec.head_dim = static_cast<int>(has_head_dim ? config.integer(keys.head_dim, 1, kMaxWidth) : head_dim);
   return spec;
@@ -87,22 +88,22 @@ std::string head_of(const ModelSource& source) {
 }
 
 Activation activation_of(const JsonView& config, const char* key, const char* fallback) {
-  return activation_from_name(config.text_or(key, fallback), fmt::format("{}: {}", config.where(), key));
+  return activation_from_name(config.text_or(key, fallback), config.where(key));
 }
 
 float epsilon_from(const JsonView& config, const char* key, double fallback) {
   const double value = config.number_or(key, fallback);
   const auto epsilon = static_cast<float>(value);
   if (!(epsilon >= 0) || !std::isfinite(epsilon))
-    throw Error("{}: {}: expected a number of at least 0 that float32 can hold, found {}", config.where(),
-                key, value);
+    throw Error("{}: expected a number of at least 0 that float32 can hold, found {}", config.where(key),
+                value);
   return epsilon;
 }
 
 float factor_from(const JsonView& config, const char* key, double fallback) {
   const double value = config.number_or(key, fallback);
   if (!(value >= 1e-9 && value <= 1e9))
-    throw Error("{}: {}: expected a number from 1e-9 to 1e9, found {}", config.where(), key, value);
+    throw Error("{}: expected a number from 1e-9 to 1e9, found {}", config.where(key), value);
   return static_cast<float>(value);
 }
 
@@ -123,14 +124,14 @@ bool read_layer_types(const JsonView& config, ModelSpec& spec) {
   const auto layers = static_cast<std::size_t>(spec.layers);
   if (!types.is_array() || types.size() != layers)
     throw Error(
-        "{}: layer_types: expected a list of types, one for each of the layers ({}), found {}",
-        config.where(), layers,
+        "{}: expected a list of types, one for each of the layers ({}), found {}",
+        config.where("layer_types"), layers,
         types.is_array() ? fmt::format("{} of them", types.size()) : printable(types.dump().substr(0, 64)));
   for (const Json& type : types) {
     const bool is_full = type == "full_attention";
     if (!is_full && type != "sliding_attention")
-      throw Error("{}: layer_types: {} is not supported; expected full_attention or sliding_attention",
-                  config.where(), printable(type.dump().substr(0, 64)));
+      throw Error("{}: {} is not supported; expected full_attention or sliding_attention",
+                  config.where("layer_types"), printable(type.dump().substr(0, 64)));
     spec.has_window.push_back(!is_full);
   }
   return true;
@@ -150,7 +151,7 @@ std::vector<float> alibi_slopes(int heads) {
 
 void require_boolean(const JsonView& config, const char* key, bool expected, const char* why) {
   if (config.boolean_or(key, expected) != expected)
-    throw Error("{}: {} {} is not supported: expected {}, {}", config.where(), key, !expected, expected, why);
+    throw Error("{} {} is not supported: expected {}, {}", config.where(key), !expected, expected, why);
 }
 
 void read_end_tokens(const JsonView& own, const ModelSource& source, ModelSpec& spec) {
@@ -161,7 +162,7 @@ void read_end_tokens(const JsonView& own, const ModelSource& source, ModelSpec& 
   std::string first_outside;
   const auto add = [&](const Json& id) {
     if (!id.is_number_integer())
-      throw Error("{}: eos_token_id: expected a token id or a list of them, found {}", config.where(),
+      throw Error("{}: expected a token id or a list of them, found {}", config.where("eos_token_id"),
                   printable(id.dump()));
     const auto limit = static_cast<std::uint64_t>(spec.vocab);
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= limit) {
@@ -179,8 +180,8 @@ void read_end_tokens(const JsonView& own, const ModelSource& source, ModelSpec& 
     for (const Json& id : ids) add(id);
   if (outside > 0)
     spec.warnings.push_back(
-        fmt::format("{}: eos_token_id {}{} is outside the vocabulary of {}: generation does not stop at it",
-                    config.where(), first_outside,
+        fmt::format("{} {}{} is outside the vocabulary of {}: generation does not stop at it",
+                    config.where("eos_token_id"), first_outside,
                     outside > 1 ? fmt::format(" (as {} others)", outside - 1) : "", spec.vocab));
 }
 

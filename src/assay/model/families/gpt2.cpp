@@ -1,4 +1,7 @@
 // GPT-2 (Radford et al. 2019), as Transformers configures it.
+#include <utility>
+
+#include "assay/base/format.h"
 #include "assay/model/families/family.h"
 
 namespace assay {
@@ -6,18 +9,24 @@ namespace assay {
 namespace {
 
 // Conv1D keeps [in_features, out_features]; a file of another format may have turned all of them round. Codes
-// of a quantized folder always lie as outputs, and say nothing of the matrices beside them.
+// of a quantized folder always lie as outputs, and say nothing of the matrices beside them. Most matrices
+// decide: where one is wrong, the message about it says what the others agree on.
 bool is_transposed(const ModelSource& source, const std::string& prefix, const ModelSpec& spec) {
   using Shape = std::vector<std::int64_t>;
-  const CheckpointTensor qkv = source.find(prefix + "h.0.attn.c_attn.weight"),
-                         mlp = source.find(prefix + "h.0.mlp.c_fc.weight");
-  const auto are_codes = [](const CheckpointTensor& tensor) {
-    return tensor->block_type.empty() && tensor->dtype != DType::f32 && tensor->dtype != DType::f16 &&
-           tensor->dtype != DType::bf16;
-  };
-  if (!qkv || !mlp || are_codes(qkv) || are_codes(mlp)) return true;
-  return qkv->shape != Shape{3 * spec.hidden, spec.hidden} ||
-         mlp->shape != Shape{spec.mlp_hidden, spec.hidden};
+  const std::pair<const char*, Shape> modules[] = {{"attn.c_attn", {3 * spec.hidden, spec.hidden}},
+                                                   {"mlp.c_fc", {spec.mlp_hidden, spec.hidden}},
+                                                   {"mlp.c_proj", {spec.hidden, spec.mlp_hidden}}};
+  int turned = 0, as_conv1d = 0;
+  for (int layer = 0; layer < spec.layers; ++layer)
+    for (const auto& [module, shape] : modules) {
+      const CheckpointTensor at = source.find(fmt::format("{}h.{}.{}.weight", prefix, layer, module));
+      if (!at || shape.front() == shape.back()) continue;
+      const bool are_codes = at->block_type.empty() && !info(at->dtype).is_weight;
+      if (are_codes) continue;
+      turned += at->shape == shape ? 1 : 0;
+      as_conv1d += at->shape == Shape{shape.back(), shape.front()} ? 1 : 0;
+    }
+  return turned <= as_conv1d;
 }
 
 TensorNames gpt2_names(const ModelSource& source, const ModelSpec& spec) {
