@@ -82,6 +82,7 @@ GgufType GgufReader::type(std::string_view what) {
 }
 
 void GgufReader::read_header() {
+  refuse_lfs_pointer(file_);
   char magic[4] = {};
   if (file_.size() >= sizeof(magic)) read(std::as_writable_bytes(std::span(magic)), "the magic");
   if (std::string_view(magic, sizeof(magic)) != kGgufMagic)
