@@ -50,6 +50,7 @@ from pathlib import Path
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from word_tokenizers import word_kinds, word_variants
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_TEXT, MOST_IDS = 300, 64
@@ -297,7 +298,7 @@ def make_kinds(lines):
         tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
         tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(prepend_scheme=scheme), decoders.Metaspace(prepend_scheme=scheme)
         kinds[f"metaspace_{scheme}"] = finish(train(tokenizer, 400, SPECIAL, lines), AROUND if scheme == "always" else None)
-    return kinds
+    return kinds | word_kinds(lines, finish, SPECIAL)
 
 
 def short_digest(tokenizer, text):
@@ -391,10 +392,8 @@ def variants():
         if name not in ("empty", "ahead", "word_bounds", "clusters", "classes", "back"):
             yield f"replace_{name}", "llama3", normal(norm.Replace(Regex(pattern), "-"))
     yield "text_empty", "llama3", steps(pre.Split("", "isolated"), bytes_only)
-    yield "whitespace", "llama3", steps(pre.Whitespace(), bytes_only)
-    yield "whitespace_split", "llama3", steps(pre.WhitespaceSplit(), bytes_only)
-    yield "delimiter", "llama3", steps(pre.CharDelimiterSplit("e"), bytes_only)
-    yield "digits", "llama3", steps(pre.Digits(False), bytes_only)
+    for name, step in {"whitespace": pre.Whitespace(), "whitespace_split": pre.WhitespaceSplit(), "delimiter": pre.CharDelimiterSplit("e"), "digits": pre.Digits(False)}.items():
+        yield name, "llama3", steps(step, bytes_only)
     yield "prefix_each", "llama3", steps(pre.Digits(True), pre.ByteLevel(add_prefix_space=True))
     yield "bytes_twice", "llama3", steps(gpt2, pre.Sequence([bytes_only, pre.Digits(True)]))
     yield "nfd", "llama3", normal(norm.NFD())
@@ -410,6 +409,7 @@ def variants():
     yield "lines_and_marks", "one_word", {"normalizer": None} | steps(split("\\n+"), pre.Metaspace(prepend_scheme="first"))
     yield "words_and_marks", "one_word", {"normalizer": None} | steps(pre.WhitespaceSplit(), pre.Metaspace(split=False))
     yield "marks_and_o200k", "one_word", {"normalizer": None} | steps(pre.Metaspace(prepend_scheme="never", split=False), split(O200K))
+    yield from word_variants()
 
 
 def patched(folder, base, patch):

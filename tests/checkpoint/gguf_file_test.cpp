@@ -104,7 +104,8 @@ TEST(GgufFile, RefusesWhatIsNoGguf) {
   EXPECT_EQ(refusal_of_gguf("GGUX" + std::string(40, '\0')), none + "'GGUX'");
   EXPECT_EQ(refusal_of_gguf(""), none + "an empty file");
   EXPECT_EQ(refusal_of_gguf("version https://git-lfs.github.com/spec/v1\noid sha256:4d\n"),
-            none + "a pointer of Git LFS: fetch the file itself, as with git lfs pull");
+            "M: expected the file itself, found the pointer that Git LFS leaves in its place: fetch it with "
+            "'git lfs pull' in that repository");
   GgufBytes file = two_tensors();
   file.version = 1;
   EXPECT_EQ(refusal_of_gguf(file.bytes()), "M: GGUF version 1 is not supported: expected 2 or 3");

@@ -85,7 +85,7 @@ TEST_F(CliBadTokenizer, NoneWithIds) {
 
 TEST_F(CliBadTokenizer, OnlyTextNeedsOneThatCanBeRead) {
   OrderedJson json = tokenizer();
-  json["model"]["type"] = "WordLevel";
+  json["model"]["type"] = "Morphemes";
   write_file(file_, json.dump());
   const std::string ids = folder_ / "ids.txt";
   write_file(ids, "1,2,3,4,5");
@@ -100,7 +100,7 @@ TEST_F(CliBadTokenizer, OnlyTextNeedsOneThatCanBeRead) {
       result.err.find("token ids stand in place of text, because the tokenizer cannot be read: " + file_),
       std::string::npos)
       << result.err;
-  expect_refused({"tokenizer.json", "WordLevel"});
+  expect_refused({"tokenizer.json", "Morphemes"});
 }
 
 TEST_F(CliBadTokenizer, IdsAreShownAsTextWhereATokenizerIsPadded) {

@@ -177,6 +177,9 @@ std::string model_with_tokens(const fs::path& folder, const fs::path& tokenizer)
   for (const auto& entry : fs::directory_iterator(tokenizer))
     if (entry.path().filename().string().starts_with("token"))
       fs::copy_file(entry.path(), folder / entry.path().filename());
+  // Without a class Transformers reads the tokenizer of a GPT-2 by the rules of GPT2Tokenizer.
+  if (!fs::exists(folder / "tokenizer_config.json"))
+    test::write_file(folder / "tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
   return model;
 }
 

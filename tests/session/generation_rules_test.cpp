@@ -26,8 +26,10 @@ class GenerationRulesOf : public testing::Test {
     return load_model_and_tokenizer({model_.string()}, {}, {.needs_tokenizer = false});
   }
   std::string refusal_of(const nlohmann::json& keys) const {
+    const LoadedModel loaded = with_rules(keys);
+    const ModelSpec& spec = loaded.model->spec();
     try {
-      with_rules(keys);
+      generation_rules(loaded.model->source(), spec.end_tokens, spec.vocab);
     } catch (const Error& error) {
       return error.what();
     }
@@ -133,6 +135,33 @@ TEST_F(GenerationRulesOf, WrongValuesAreNamed) {
     EXPECT_NE(text.find("generation_config.json"), std::string::npos) << keys << text;
     EXPECT_NE(text.find(word), std::string::npos) << keys << text;
   }
+}
+
+// A key that measuring leaves out anyway stops nothing that does not follow it.
+TEST_F(GenerationRulesOf, WrongValuesAreOneWarningWhereTheyAreLeftOut) {
+  for (const nlohmann::json& keys : std::initializer_list<nlohmann::json>{
+           {{"repetition_penalty", "abc"}}, {{"bad_words_ids", {{-1}}}}, {{"min_length", true}}}) {
+    const LoadedModel loaded = with_rules(keys);
+    ASSERT_EQ(warnings_of(loaded).size(), 1U) << keys;
+    const std::string text = warnings_of(loaded)[0];
+    EXPECT_NE(text.find("generation_config.json: " + keys.begin().key()), std::string::npos) << text;
+    EXPECT_NE(text.find("; what the file asks for is left out here, and assay generate"), std::string::npos);
+    const std::vector<TokenId> prompt = {5, 9, 13, 9, 13, 2};
+    TimeOptions options{.max_new_tokens = 3, .has_warm_up = false};
+    EXPECT_EQ(time_generate(loaded, prompt, options).ids.size(), 3U);
+    options.follows_generation_config = true;
+    EXPECT_THROW(time_generate(loaded, prompt, options), Error);
+  }
+}
+
+// As Transformers takes them: what suppresses a token that there is not suppresses nothing.
+TEST_F(GenerationRulesOf, SuppressedIdsOutsideTheVocabularyChangeNothing) {
+  const LoadedModel loaded = with_rules(
+      {{"suppress_tokens", {-1, 100000}}, {"begin_suppress_tokens", {100000}}, {"eos_token_id", 1}});
+  const std::vector<TokenId> prompt = {5, 9, 13, 9, 13, 2};
+  TimeOptions options{.max_new_tokens = 3, .has_warm_up = false};
+  options.follows_generation_config = true;
+  EXPECT_EQ(time_generate(loaded, prompt, options).ids, (std::vector<TokenId>{47, 18, 19}));
 }
 
 TEST_F(GenerationRulesOf, WhereNoTokenIsLeft) {

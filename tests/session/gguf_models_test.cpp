@@ -197,8 +197,13 @@ TEST(GgufModels, AreChosenInAFolder) {
   const auto copy = [&](const char* name) {
     std::filesystem::copy_file(fixture("gguf") / "minimal.gguf", folder.path() / name);
   };
-  copy("m.Q4_K_M.gguf");
   copy("mmproj-m.gguf");
+  copy("m-mmproj-f16.gguf");
+  EXPECT_NE(refusal_of_opening(folder.path()).find("the projector of a model that sees or hears"),
+            std::string::npos);
+  EXPECT_NE(refusal_of_opening(folder.path().string() + ":f16").find("found only the projector of one"),
+            std::string::npos);
+  copy("m.Q4_K_M.gguf");
   EXPECT_EQ(open_source(folder.path())->path().filename(), "m.Q4_K_M.gguf");
   copy("m.Q4_K.gguf");
   EXPECT_NE(refusal_of_opening(folder.path()).find("found 2 GGUF files: choose one with"), std::string::npos);
@@ -252,10 +257,13 @@ TEST(GgufModels, WhatIsNoModelIsRefusedByName) {
     other.text("general.type", type).text("general.architecture", "llama");
     EXPECT_NE(refusal(other).find(fmt::format("expected a model, found '{}'", type)), std::string::npos);
   }
-  test::GgufBytes images;
+  test::GgufBytes images, typed;
   images.text("general.architecture", "clip");
-  EXPECT_NE(refusal(images).find("expected a model of text, found 'clip', which turns images"),
-            std::string::npos);
+  typed.text("general.type", "mmproj").text("general.architecture", "clip");
+  for (const test::GgufBytes* projector : {&images, &typed})
+    EXPECT_NE(
+        refusal(*projector).find("m.gguf: expected a language model, found the projector (mmproj) of one"),
+        std::string::npos);
   test::GgufBytes lists;
   lists.text("general.architecture", "llama").number("llama.embedding_length", 8);
   lists.numbers<std::uint32_t>("llama.attention.head_count", test::kGgufU32, {2, 4});

@@ -1,9 +1,11 @@
 // A small tokenizer of each kind in use gives the ids and texts of the `tokenizers` library
 // (tools/make_tokenizer_fixtures.py).
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "assay/base/sha256.h"
@@ -135,14 +137,18 @@ TEST_P(TokenizerKinds, SaysWhatItAdds) {
   Ids around = bos;
   around.insert(around.end(), eos.begin(), eos.end());
   EXPECT_EQ(tokenizer_.encode(""), around);
-  const bool adds_both = GetParam() == "qwen2" || GetParam() == "metaspace_always";
+  constexpr std::string_view kAddBoth[] = {"qwen2", "metaspace_always", "word_suffix", "byte_affixes",
+                                           "words"};
+  const bool adds_both =
+      std::find(std::begin(kAddBoth), std::end(kAddBoth), GetParam()) != std::end(kAddBoth);
   EXPECT_EQ(bos, GetParam() == "metaspace_never" ? Ids{} : Ids{1});
   EXPECT_EQ(eos, adds_both ? Ids{2} : Ids{});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerKinds,
                          testing::Values("llama3", "qwen2", "llama2", "one_word", "metaspace_first",
-                                         "metaspace_always", "metaspace_never"),
+                                         "metaspace_always", "metaspace_never", "word_suffix", "word_prefix",
+                                         "byte_affixes", "words"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -70,19 +70,19 @@ TEST(TokenizerLoad, AcceptsOlderAndWrappedForms) {
 }
 
 TEST(TokenizerLoad, RefusesOtherKinds) {
-  expect_error(error_with([](Json& f) { f["model"]["type"] = "WordLevel"; }),
-               "model: type: WordLevel is not supported: expected BPE, Unigram or WordPiece");
+  expect_error(error_with([](Json& f) { f["model"]["type"] = "Morphemes"; }),
+               "model: type: Morphemes is not supported: expected BPE, Unigram, WordPiece or WordLevel");
+  expect_error(error_with([](Json& f) {
+                 f["normalizer"] = {{"type", "Rot13"}};
+               }),
+               "unsupported normalizer Rot13: expected Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, "
+               "Strip, StripAccents, Precompiled, BertNormalizer, Nmt or ByteLevel");
   expect_error(
       error_with([](Json& f) {
-        f["normalizer"] = {{"type", "ByteLevel"}};
+        f["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
       }),
-      "unsupported normalizer ByteLevel: expected Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, "
-      "Strip, StripAccents, Precompiled, BertNormalizer or Nmt");
-  expect_error(error_with([](Json& f) {
-                 f["pre_tokenizer"] = {{"type", "UnicodeScripts"}};
-               }),
-               "unsupported pre_tokenizer UnicodeScripts: expected ByteLevel, Split, Metaspace, Digits, "
-               "Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit or BertPreTokenizer");
+      "unsupported pre_tokenizer UnicodeScripts: expected ByteLevel, Split, Metaspace, Digits, "
+      "Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit, FixedLength or BertPreTokenizer");
   expect_error(error_with([](Json& f) {
                  const Json one = f["pre_tokenizer"];
                  f["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", Json(17, one)}};
@@ -96,10 +96,9 @@ TEST(TokenizerLoad, RefusesOtherKinds) {
                "model: unsupported byte_fallback: expected false with a ByteLevel pre_tokenizer");
   expect_error(error_with([](Json& f) { f["model"]["dropout"] = 0.1; }),
                "model: unsupported dropout 0.1: expected none");
-  expect_error(error_with([](Json& f) { f["model"]["end_of_word_suffix"] = "</w>"; }),
-               "model: unsupported end_of_word_suffix '</w>': expected none");
   expect_error(error_with([](Json& f) { f["model"]["continuing_subword_prefix"] = "##"; }),
-               "model: unsupported continuing_subword_prefix '##': expected none");
+               "model: merges: entry 0: expected a second token that begins with continuing_subword_prefix "
+               "'##', found 'e'");
   expect_error(error_with([](Json& f) { f["version"] = "2.0"; }), "expected version 1.0, found '2.0'");
 }
 
@@ -167,9 +166,8 @@ TEST(TokenizerLoad, RefusesBadDecoders) {
     return Json{{"type", "Sequence"}, {"decoders", list}};
   };
   const std::string expected =
-      ": expected ByteLevel, or a Sequence of Replace, Metaspace, WordPiece, Strip and one ByteFallback, "
-      "then "
-      "Fuse, then Strip";
+      ": expected ByteLevel, or a Sequence of Replace, Metaspace, WordPiece, Strip and one of "
+      "ByteFallback and BPEDecoder, then Fuse, then Strip";
   expect_error(with(steps({"Fuse", "ByteFallback"})), "unsupported decoder Fuse, ByteFallback" + expected);
   expect_error(with(steps({"Fuse", "Replace"})), "unsupported decoder Fuse, Replace" + expected);
   expect_error(with(steps({"ByteFallback", "ByteFallback"})),
@@ -228,8 +226,10 @@ TEST(TokenizerLoad, ReadsTemplates) {
   const auto with = [&](const Json& post) {
     return error_with([&](Json& f) { f["post_processor"] = post; });
   };
-  expect_error(with({{"type", "RobertaProcessing"}}),
-               "unsupported post_processor RobertaProcessing: expected TemplateProcessing or ByteLevel");
+  expect_error(
+      with({{"type", "Rot13"}}),
+      "unsupported post_processor Rot13: expected TemplateProcessing, BertProcessing, RobertaProcessing "
+      "or ByteLevel");
   expect_error(with(around(Json::array())), "post_processor: single: expected the sequence A, found none");
   expect_error(with(around(Json::array({text, text}))),
                "post_processor: single: expected the sequence A once, found another sequence after it");

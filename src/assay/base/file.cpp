@@ -131,10 +131,24 @@ void ReadFile::read_exactly(std::uint64_t offset, std::span<std::byte> out) cons
   }
 }
 
+void refuse_lfs_pointer(const ReadFile& file) {
+  constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
+  constexpr std::uint64_t kLongest = 1024;  // by Git LFS's specification
+  char begin[kBegin.size()];
+  if (file.size() < sizeof begin || file.size() >= kLongest) return;
+  file.read_exactly(0, std::as_writable_bytes(std::span(begin)));
+  if (std::string_view(begin, sizeof begin) == kBegin)
+    throw Error(
+        "{}: expected the file itself, found the pointer that Git LFS leaves in its place: fetch it with "
+        "'git lfs pull' in that repository",
+        file.path().string());
+}
+
 std::string read_text_file(const fs::path& path, std::uint64_t limit) {
   const ReadFile file(path);
   if (file.size() > limit)
     throw Error("{} is too large: {} bytes, at most {} expected", path.string(), file.size(), limit);
+  refuse_lfs_pointer(file);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read_exactly(0, std::as_writable_bytes(std::span(text.data(), text.size())));
   return text;

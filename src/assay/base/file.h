@@ -36,8 +36,12 @@ class ReadFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole file as a string. Throws Error when it is missing, not a regular file, or longer than `limit`
-// bytes.
+// Throws Error where the file is one that Git LFS leaves in place of a large one: what a clone without it
+// holds.
+void refuse_lfs_pointer(const ReadFile& file);
+
+// The whole file as a string. Throws Error when it is missing, not a regular file, longer than `limit` bytes,
+// or a pointer of Git LFS.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit = std::uint64_t{1} << 30);
 
 // Writes `content` beside `path` and renames it into place: a reader sees the old file or the whole new one.

@@ -27,13 +27,16 @@ TokenizerFiles::Document read_if_there(const fs::path& path) {
   return {is_there(path) ? read_python_json(path, kMax, kMaxValues) : Json::object(), path.string()};
 }
 
-// Empty where config.json says none; what is wrong with that file is for its own reader to say.
-std::string model_type_of(const fs::path& folder) {
-  if (!is_there(folder / "config.json")) return "";
+// Nothing where config.json says none; what is wrong with that file is for its own reader to say.
+void read_model_config(const fs::path& folder, TokenizerFiles& files) {
+  if (!is_there(folder / "config.json")) return;
   try {
-    return JsonView(read_json_object(folder / "config.json"), "").text_or("model_type", "");
+    const Json content = read_json_object(folder / "config.json");
+    const JsonView config(content, "");
+    files.model_type = config.text_or("model_type", "");
+    files.model_class = config.text_or("tokenizer_class", "");
   } catch (const Error&) {
-    return "";
+    return;
   }
 }
 
@@ -68,7 +71,7 @@ TokenizerFiles read_tokenizer_files(const fs::path& folder) {
   }
   files.added_tokens = read_if_there(folder / "added_tokens.json");
   files.special_tokens = read_if_there(folder / "special_tokens_map.json");
-  files.model_type = model_type_of(folder);
+  read_model_config(folder, files);
   return files;
 }
 

@@ -29,7 +29,8 @@ struct TokenizerFiles {
   Document added_tokens = {};               // added_tokens.json
   Document config = {};                     // tokenizer_config.json
   Document special_tokens = {};             // special_tokens_map.json
-  std::string model_type = {};  // that of config.json, where the class of a tokenizer depends on it
+  // Those of config.json, where the class of a tokenizer depends on them.
+  std::string model_type = {}, model_class = {};
 };
 
 // Whether a folder has one of the three forms.

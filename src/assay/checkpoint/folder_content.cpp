@@ -146,6 +146,14 @@ std::string advice_on(const fs::path& folder) {
         "; it holds {}, pickled weights: save the model again with safe_serialization=True, or try the pull "
         "request of the hub that converts it (org/name@refs/pr/N)",
         name);
+  if (const std::string name = first([](const std::string& each) {
+        return each.ends_with(".gguf") && each.find("mmproj") != std::string::npos;
+      });
+      !name.empty())
+    return fmt::format(
+        "; it holds {}, the projector of a model that sees or hears: the GGUF file of the language "
+        "model is missing",
+        name);
   if (const std::string name = ending(".gguf"); !name.empty())
     return fmt::format("; it holds {}: give that file as the model, {}", name,
                        printable((folder / name).string()));

@@ -50,19 +50,24 @@ std::string names_of_files(const std::vector<fs::path>& paths) {
   return names;
 }
 
-}  // namespace
-
-std::vector<fs::path> gguf_models_in(const fs::path& folder) {
-  std::vector<fs::path> models;
+// The first shards of models, or the projectors that some have beside them: those that see or hear.
+std::vector<fs::path> gguf_files_in(const fs::path& folder, bool are_projectors) {
+  std::vector<fs::path> files;
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
-    const bool is_companion = in_lower_case(name).starts_with("mmproj");
-    if (!in_lower_case(name).ends_with(".gguf") || is_companion || !entry.is_regular_file()) continue;
-    if (gguf_shard_name(name).number == 1) models.push_back(entry.path());
+    const bool is_projector = in_lower_case(name).find("mmproj") != std::string::npos;
+    if (!in_lower_case(name).ends_with(".gguf") || is_projector != are_projectors || !entry.is_regular_file()) continue;
+    if (gguf_shard_name(name).number == 1) files.push_back(entry.path());
   }
-  std::sort(models.begin(), models.end());
-  return models;
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+std::vector<fs::path> gguf_models_in(const fs::path& folder) {
+  return gguf_files_in(folder, false);
 }
 
 fs::path gguf_model_in(const fs::path& folder, const std::string& part) {
@@ -77,6 +82,9 @@ fs::path gguf_model_in(const fs::path& folder, const std::string& part) {
   if (fs::is_regular_file(folder))
     throw Error("{}:{}: expected a folder in front of ':{}', found a file: give the file alone",
                 folder.string(), printable(part), printable(part));
+  if (const auto projectors = gguf_files_in(folder, true); all.empty() && !projectors.empty())
+    throw Error("{}: expected the GGUF file of a language model in it, found only the projector of one: {}",
+                folder.string(), names_of_files(projectors));
   if (all.empty()) throw Error("{}: expected a GGUF file in it, found none", folder.string());
   if (part.empty())
     throw Error(

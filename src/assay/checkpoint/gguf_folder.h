@@ -8,7 +8,7 @@
 namespace assay {
 
 // The GGUF files of a folder that are models, one of each set of shards; companions for images or sound
-// (mmproj-...) are none. In the order of their names.
+// (mmproj anywhere in the name) are none. In the order of their names.
 std::vector<std::filesystem::path> gguf_models_in(const std::filesystem::path& folder);
 
 // The one that is called `part` ("m.Q4_K_M.gguf", with or without its ending and shard), or whose name has it

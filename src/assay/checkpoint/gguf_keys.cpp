@@ -221,15 +221,15 @@ void refuse_other_models(const GgufShards& shards, const GgufArchitecture& archi
 const GgufArchitecture& architecture_of(const GgufShards& shards) {
   const GgufFile& file = shards.first();
   const std::string kind = file.text("general.type").value_or("model");
+  const auto name = file.text("general.architecture");
+  if (kind == "mmproj" || name == "clip" || name == "mmproj")
+    throw Error(
+        "{}: expected a language model, found the projector (mmproj) of one that sees or hears: give the "
+        "GGUF file of the language model, which runs without it",
+        file.where());
   if (kind != "model")
     throw Error("{}: key 'general.type': expected a model, found '{}'", file.where(), printable(kind));
-  const auto name = file.text("general.architecture");
   if (!name) throw Error("{}: the key 'general.architecture' is missing", file.where());
-  if (*name == "clip" || *name == "mmproj")
-    throw Error(
-        "{}: key 'general.architecture': expected a model of text, found '{}', which turns images or "
-        "sound into the input of one: give the model's own file",
-        file.where(), *name);
   const GgufArchitecture* found = gguf_architecture(*name, shards.has("blk.0.attn_norm_2.weight"));
   if (found != nullptr) return *found;
   const std::string shown = printable(name->substr(0, 64));

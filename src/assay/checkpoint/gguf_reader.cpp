@@ -84,15 +84,13 @@ GgufType GgufReader::type(std::string_view what) {
 }
 
 std::string GgufReader::beginning() {
-  constexpr std::string_view kPointer = "version https://git-lfs";
-  std::string text(static_cast<std::size_t>(std::min<std::uint64_t>(kPointer.size(), file_.size())), '\0');
+  std::string text(static_cast<std::size_t>(std::min<std::uint64_t>(kGgufMagic.size(), file_.size())), '\0');
   file_.read_exactly(0, std::as_writable_bytes(std::span(text)));
-  if (text.empty()) return "an empty file";
-  if (text == kPointer) return "a pointer of Git LFS: fetch the file itself, as with git lfs pull";
-  return fmt::format("'{}'", printable(text.substr(0, kGgufMagic.size())));
+  return text.empty() ? "an empty file" : fmt::format("'{}'", printable(text));
 }
 
 void GgufReader::read_header() {
+  refuse_lfs_pointer(file_);
   char magic[4] = {};
   if (file_.size() >= sizeof(magic)) read(std::as_writable_bytes(std::span(magic)), "the magic");
   if (std::string_view(magic, sizeof(magic)) != kGgufMagic)

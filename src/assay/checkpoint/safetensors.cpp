@@ -20,6 +20,7 @@ constexpr std::size_t kMaxName = 16'384;           // bytes of a tensor's
 constexpr std::size_t kMaxEntryValues = 10'000;    // in a tensor's entry, or in __metadata__
 
 std::uint64_t read_header_length(const ReadFile& file) {
+  refuse_lfs_pointer(file);
   const std::string where = file.path().string();
   if (file.size() < kLengthBytes)
     throw Error("{} is not a safetensors file: {} bytes, at least {} expected", where, file.size(),

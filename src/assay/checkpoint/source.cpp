@@ -67,6 +67,7 @@ bool is_model_folder(const fs::path& folder) {
 // A file that is a model by itself is recognised by its first bytes, whatever its name is.
 std::shared_ptr<const ModelSource> open_source(const fs::path& path) {
   if (fs::is_regular_file(path)) {
+    if (path.extension() != ".gguf") refuse_lfs_pointer(ReadFile(path));
     if (path.extension() != ".gguf" && !GgufFile::is_one(path))
       throw Error("{}: expected a model folder or a GGUF file, found another file", path.string());
     return std::make_shared<const GgufSource>(path);

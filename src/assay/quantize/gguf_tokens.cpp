@@ -94,6 +94,9 @@ class TokensToWrite {
     const Json& model = json.at("model");
     const std::string kind = kind_of(model);
     if (!kind.empty() && kind != "BPE") refuse(kind);
+    if (!model.contains("merges")) refuse("a model without merges");
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+      if (model.contains(key) && model.at(key).is_string() && model.at(key) != "") refuse(key);
     const auto pre = steps_of_part(json, "pre_tokenizer", "pretokenizers");
     const bool is_bytes =
         std::any_of(pre.begin(), pre.end(), [](const Json& step) { return kind_of(step) == "ByteLevel"; });

@@ -145,4 +145,16 @@ std::string left_out_of(const GenerationRules& rules, bool is_followed) {
   return text;
 }
 
+std::string left_out_of_measurements(const ModelSource& source, const std::vector<TokenId>& model_end_tokens,
+                                     std::int64_t vocab) {
+  try {
+    return left_out_of(generation_rules(source, model_end_tokens, vocab), false);
+  } catch (const Error& error) {
+    return fmt::format(
+        "{}; what the file asks for is left out here, and assay generate --generation-config model "
+        "refuses it",
+        error.what());
+  }
+}
+
 }  // namespace assay

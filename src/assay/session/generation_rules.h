@@ -30,5 +30,9 @@ GenerationRules generation_rules(const ModelSource& source, const std::vector<To
 // "generation_config.json asks for repetition_penalty, which measuring leaves out"; empty: it asks for
 // nothing that matters. `is_followed`: only what is not supported is left out.
 std::string left_out_of(const GenerationRules& rules, bool is_followed);
+// The same where nothing is followed: a value that generation_rules() refuses is then one more that is left
+// out.
+std::string left_out_of_measurements(const ModelSource& source, const std::vector<TokenId>& model_end_tokens,
+                                     std::int64_t vocab);
 
 }  // namespace assay

@@ -88,8 +88,8 @@ void add_warnings(LoadedModel& loaded, const ResolvedRun& run, const Backend& ba
   if (auto warning = fallback_warning(run.dtype.precision, loaded.model->program().plan()))
     loaded.warnings.push_back(std::move(*warning));
   const std::int64_t vocab = loaded.model->spec().vocab;
-  if (std::string text = left_out_of(
-          generation_rules(loaded.model->source(), loaded.model->spec().end_tokens, vocab), false);
+  if (std::string text =
+          left_out_of_measurements(loaded.model->source(), loaded.model->spec().end_tokens, vocab);
       !text.empty())
     loaded.warnings.push_back({WarningKind::generation_config, std::move(text)});
   if (loaded.tokenizer != nullptr && loaded.tokenizer->vocab_size() > vocab)

@@ -63,13 +63,21 @@ void Bpe::start_characters(std::string_view word, const Sink& sink) const {
   std::size_t length = 0;
   for (std::size_t at = 0; at < word.size(); at += length) {
     const char32_t character = read_valid_utf8(word, at, length);
-    if (const TokenId* id = rules_.characters.find(0, character)) {
+    const bool has_prefix = at > 0 && !rules_.prefix.empty(),
+               has_suffix = at + length == word.size() && !rules_.suffix.empty();
+    if (const TokenId* id = rules_.characters.find(place_in_word(!has_prefix, has_suffix), character)) {
       if (holds_unknown) sink(*rules_.unknown);
       holds_unknown = false;
       sink(*id);
       continue;
     }
-    const std::string_view bytes = word.substr(at, length);
+    std::string_view bytes = word.substr(at, length);
+    std::string spelled;
+    if (has_prefix || has_suffix) {
+      spelled =
+          fmt::format("{}{}{}", has_prefix ? rules_.prefix : "", bytes, has_suffix ? rules_.suffix : "");
+      bytes = spelled;
+    }
     const auto token_of = [&](char byte) { return rules_.byte_tokens[static_cast<unsigned char>(byte)]; };
     if (std::all_of(bytes.begin(), bytes.end(), [&](char byte) { return token_of(byte) >= 0; })) {
       for (const char byte : bytes) sink(token_of(byte));
@@ -98,7 +106,9 @@ void Bpe::encode(std::string_view word, std::vector<TokenId>& out) const {
     const auto it = rules_.whole_words.find(std::string(word));
     if (it != rules_.whole_words.end()) return out.push_back(it->second);
   }
-  if (word.size() <= kShortWord) return encode_short(word, out);
+  // The bytes of a prefix or suffix may be symbols too: there can be more of them than the word has bytes.
+  const bool has_affixes = !rules_.prefix.empty() || !rules_.suffix.empty();
+  if (word.size() <= kShortWord && !has_affixes) return encode_short(word, out);
   if (word.size() >= kNone) throw Error("text: a word of {} bytes is too long to encode", word.size());
   encode_long(word, out);
 }

@@ -32,7 +32,9 @@ struct BpeRules {
   // The token of each single byte; -1 = the vocabulary has none. With characters, the tokens that stand for
   // the bytes of a character without a token of its own, where all of its bytes have one (`byte_fallback`).
   std::array<TokenId, 256> byte_tokens;
-  PairMap<TokenId> characters;  // the token of each character, under (0, code point)
+  PairMap<TokenId> characters;  // the token of each character, under (place_in_word(), code point)
+  // What the vocabulary writes before a character that is not its word's first, and after the last one.
+  std::string prefix, suffix;
   // Stands for a byte or character without a token. Without it such are dropped, as the `tokenizers` library
   // does.
   std::optional<TokenId> unknown;
@@ -40,6 +42,11 @@ struct BpeRules {
   // Words that are a token as they stand, whatever the merges say (`ignore_merges`).
   std::unordered_map<std::string, TokenId> whole_words;
 };
+
+// A character at another place in its word is another token where there is a prefix or a suffix.
+constexpr std::uint32_t place_in_word(bool is_first, bool is_last) {
+  return (is_first ? 0U : 1U) | (is_last ? 2U : 0U);
+}
 
 class Bpe {
  public:

@@ -44,7 +44,7 @@ std::string cleaned_up(std::string text) {
 
 }  // namespace
 
-std::string DecodeStep::apply(std::string_view token, bool is_first) const {
+std::string DecodeStep::apply(std::string_view token, bool is_first, bool is_last) const {
   switch (kind) {
     case Kind::replace:
       return replace_all(token, pattern, content);
@@ -60,6 +60,8 @@ std::string DecodeStep::apply(std::string_view token, bool is_first) const {
     }
     case Kind::spaces:
       return is_first ? std::string(token) : " " + std::string(token);
+    case Kind::suffix:
+      return pattern.empty() ? std::string(token) : replace_all(token, pattern, is_last ? "" : " ");
     case Kind::strip:
       for (std::size_t i = 0; i < at_start && token.starts_with(pattern); ++i)
         token.remove_prefix(pattern.size());
@@ -71,17 +73,17 @@ std::string DecodeStep::apply(std::string_view token, bool is_first) const {
 }
 
 std::string Decoder::after(std::string text, bool is_first) const {
-  for (const DecodeStep& step : rules_.after) text = step.apply(text, is_first);
+  for (const DecodeStep& step : rules_.after) text = step.apply(text, is_first, false);
   return text;
 }
 
-Decoder::Texts Decoder::texts_of(const std::vector<std::string>& tokens, bool is_first) const {
+Decoder::Texts Decoder::texts_of(const std::vector<std::string>& tokens, bool is_first, bool is_last) const {
   Texts made;
   made.texts = tokens;
   if (rules_.joins_bytes) made.byte_values.resize(tokens.size());
   for (std::size_t place = 0; place < tokens.size(); ++place) {
     std::string& text = made.texts[place];
-    for (const DecodeStep& step : rules_.before) text = step.apply(text, is_first);
+    for (const DecodeStep& step : rules_.before) text = step.apply(text, is_first, is_last);
     if (rules_.joins_bytes) made.byte_values[place] = byte_value(text);
     text = after(std::move(text), is_first);
   }
@@ -103,9 +105,14 @@ Decoder::Decoder(DecodeRules rules, std::vector<std::string> tokens, std::size_t
              (step.kind == DecodeStep::Kind::marks && step.is_first_special);
     });
   };
-  if (depends_on_place(rules_.before) || depends_on_place(rules_.after))
-    first_texts_ = texts_of(tokens, true);
-  texts_ = texts_of(tokens, false);
+  const bool depends_on_first = depends_on_place(rules_.before) || depends_on_place(rules_.after);
+  const bool depends_on_last = std::any_of(rules_.before.begin(), rules_.before.end(), [](const auto& step) {
+    return step.kind == DecodeStep::Kind::suffix;
+  });
+  if (depends_on_first) first_texts_ = texts_of(tokens, true, false);
+  if (depends_on_last) last_texts_ = texts_of(tokens, false, true);
+  if (depends_on_first && depends_on_last) only_texts_ = texts_of(tokens, true, true);
+  texts_ = texts_of(tokens, false, false);
 }
 
 void Decoder::append(std::string_view text, DecodeState& state, std::string& out) const {
@@ -145,8 +152,20 @@ void Decoder::end_run(DecodeState& state, std::string& out) const {
   for (std::size_t i = 0; i < run.size(); ++i) emit(std::string(kReplacementCharacter));
 }
 
+// Whether a token is the last one shows when another comes: only what both texts begin with is known before.
+void Decoder::push_text(const Texts& texts, const Texts& last_texts, std::size_t place, DecodeState& state,
+                        std::string& out) const {
+  append(state.if_not_last, state, out);
+  const std::string &text = texts.texts[place], &last = last_texts.texts[place];
+  auto [end, end_of_last] = std::mismatch(text.begin(), text.end(), last.begin(), last.end());
+  append(std::string_view(text.begin(), end), state, out);
+  state.if_not_last.assign(end, text.end());
+  state.if_last.assign(end_of_last, last.end());
+}
+
 void Decoder::push(std::size_t place, DecodeState& state, std::string& out) const {
-  const Texts& texts = state.has_begun || first_texts_.texts.empty() ? texts_ : first_texts_;
+  const bool is_first = !state.has_begun && !first_texts_.texts.empty();
+  const Texts& texts = is_first ? first_texts_ : texts_;
   state.has_begun = true;
   if (!texts.byte_values.empty() && texts.byte_values[place] >= 0) {
     state.run += static_cast<char>(static_cast<unsigned char>(texts.byte_values[place]));
@@ -154,11 +173,16 @@ void Decoder::push(std::size_t place, DecodeState& state, std::string& out) cons
   }
   end_run(state, out);
   state.has_emitted = true;
+  if (!last_texts_.texts.empty())
+    return push_text(texts, is_first ? only_texts_ : last_texts_, place, state, out);
   append(texts.texts[place], state, out);
 }
 
 void Decoder::finish(DecodeState& state, std::string& out) const {
   end_run(state, out);
+  append(state.if_last, state, out);
+  state.if_not_last.clear();
+  state.if_last.clear();
   state.held.clear();
 }
 

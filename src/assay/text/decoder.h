@@ -18,6 +18,7 @@ struct DecodeStep {
     marks,       // every `pattern` becomes a blank; those of the first token go where `is_first_special`
     word_piece,  // `pattern` goes from the start of a token, which else gets a blank, but not the first one
     spaces,      // a blank before each token but the first
+    suffix,      // every `pattern` becomes a blank; those of the last token go
     strip,       // up to `at_start` and `at_end` of the one character `pattern` go
   };
   Kind kind = Kind::replace;
@@ -26,7 +27,7 @@ struct DecodeStep {
   bool cleans_up = false;  // for word_piece: no blanks before punctuation and in English contractions
   std::size_t at_start = 0, at_end = 0;
 
-  std::string apply(std::string_view token, bool is_first) const;
+  std::string apply(std::string_view token, bool is_first, bool is_last) const;
 };
 
 struct DecodeRules {
@@ -61,11 +62,14 @@ class Decoder {
     std::vector<std::string> texts;
     std::vector<std::int16_t> byte_values;
   };
-  Texts texts_of(const std::vector<std::string>& tokens, bool is_first) const;
+  Texts texts_of(const std::vector<std::string>& tokens, bool is_first, bool is_last) const;
+  void push_text(const Texts& texts, const Texts& last_texts, std::size_t place, DecodeState& state,
+                 std::string& out) const;
 
   DecodeRules rules_;
   Texts texts_;
-  Texts first_texts_;  // those of the first token, where they may differ; else empty
+  // Those of the first token, of the last one, and of one that is both, where they may differ; else empty.
+  Texts first_texts_, last_texts_, only_texts_;
 };
 
 }  // namespace assay

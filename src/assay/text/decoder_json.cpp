@@ -34,6 +34,9 @@ class DecoderReader {
         add({.kind = DecodeStep::Kind::word_piece,
              .pattern = view.text_or("prefix", "##"),
              .cleans_up = view.boolean_or("cleanup", true)});
+      } else if (type == "BPEDecoder") {
+        add({.kind = DecodeStep::Kind::suffix, .pattern = view.text_or("suffix", "</w>")});
+        needs_last_ = true;
       } else if (type == "Strip") {
         read_strip(view);
       } else if (type == "ByteFallback" && !rules_.joins_bytes && !is_fused_) {
@@ -44,6 +47,8 @@ class DecoderReader {
         refuse();
       }
     }
+    // The last of a run of bytes is no token of its own.
+    if (needs_last_ && rules_.joins_bytes) refuse();
     return std::move(rules_);
   }
 
@@ -51,7 +56,7 @@ class DecoderReader {
   [[noreturn]] void refuse() const {
     throw Error(
         "{}: unsupported decoder {}: expected ByteLevel, or a Sequence of Replace, Metaspace, WordPiece, "
-        "Strip and one ByteFallback, then Fuse, then Strip",
+        "Strip and one of ByteFallback and BPEDecoder, then Fuse, then Strip",
         where_, types_of(all_));
   }
 
@@ -86,7 +91,7 @@ class DecoderReader {
   std::string where_;
   DecodeRules rules_;
   Normalizer growth_;
-  bool is_fused_ = false, has_ends_ = false;
+  bool is_fused_ = false, has_ends_ = false, needs_last_ = false;
 };
 
 }  // namespace

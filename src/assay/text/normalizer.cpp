@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "assay/base/error.h"
+#include "assay/text/byte_alphabet.h"
 #include "assay/text/pretokenize.h"
 #include "assay/text/utf8.h"
 #include "assay/text/vocabulary.h"
@@ -127,6 +128,15 @@ void Normalizer::nmt(const std::string& where) {
   add(Step::Kind::nmt, where);
 }
 
+void Normalizer::to_bytes(const std::string& where) {
+  add(Step::Kind::bytes, where);
+}
+
+bool Normalizer::maps_bytes() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return step.kind == Step::Kind::bytes; });
+}
+
 void Normalizer::single_blanks(const std::string& where) {
   add(Step::Kind::single_blanks, where);
 }
@@ -157,6 +167,8 @@ std::string Normalizer::apply(const Step& step, std::string text, RegexBudget& b
       return to_bert_text(text, step.bert_text);
     case Step::Kind::nmt:
       return to_nmt_text(text);
+    case Step::Kind::bytes:
+      return to_byte_alphabet(text);
     case Step::Kind::single_blanks:
       return with_single_blanks(text);
     case Step::Kind::double_first:

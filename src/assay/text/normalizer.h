@@ -65,6 +65,8 @@ class Normalizer {
   void map_characters(Charsmap map, const std::string& where);
   void bert(const BertText& how, const std::string& where);
   void nmt(const std::string& where);
+  // Writes the text in GPT-2's byte alphabet.
+  void to_bytes(const std::string& where);
   // Blanks (U+0020 alone) at both ends go, and several are one, as SentencePiece does it.
   void single_blanks(const std::string& where);
   // A text that begins with `mark` gets another.
@@ -75,6 +77,9 @@ class Normalizer {
   // limits, or the steps together make the text too long.
   std::string normalize(std::string_view text, RegexBudget& budget) const;
   std::string normalize(std::string_view text) const;  // with a budget of its own
+
+  // Whether it writes texts in GPT-2's byte alphabet.
+  bool maps_bytes() const;
 
  private:
   struct Step {
@@ -89,6 +94,7 @@ class Normalizer {
       map_characters,
       bert,
       nmt,
+      bytes,
       single_blanks,
       double_first
     };

@@ -67,10 +67,12 @@ void read_normalizer(const JsonView& file, TokenizerSpec& spec) {
       read_bert(view, out);
     } else if (type == "Nmt") {
       out.nmt(view.where());
+    } else if (type == "ByteLevel") {
+      out.to_bytes(view.where());
     } else {
       throw Error(
           "{}: unsupported normalizer {}: expected Prepend, Replace, NFC, NFD, NFKC, NFKD, Lowercase, Strip, "
-          "StripAccents, Precompiled, BertNormalizer or Nmt",
+          "StripAccents, Precompiled, BertNormalizer, Nmt or ByteLevel",
           file.where(), short_text(type));
     }
   }

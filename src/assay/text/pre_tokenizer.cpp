@@ -158,6 +158,13 @@ void split(const SplitStep& step, std::string_view text, RegexBudget& budget, co
   joiner.finish();
 }
 
+// Where so many characters from `begin` on end, or the text does.
+std::size_t end_of_characters(std::string_view text, std::size_t begin, std::size_t count) {
+  std::size_t length = 0;
+  for (; count > 0 && begin < text.size(); --count, begin += length) read_valid_utf8(text, begin, length);
+  return begin;
+}
+
 }  // namespace
 
 std::string_view MadeTexts::keep(std::string text) {
@@ -198,6 +205,12 @@ void PreTokenizer::run(std::size_t step, std::string_view text, bool is_first, W
       } else {
         go_on(begin, end);
       }
+      begin = end;
+    }
+  } else if (const auto* fixed = std::get_if<FixedLengthStep>(&steps_[step])) {
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = end_of_characters(text, begin, fixed->characters);
+      go_on(begin, end);
       begin = end;
     }
   } else {

@@ -55,6 +55,11 @@ struct ByteLevelStep {
   bool maps = false;  // writes the words in the alphabet; else they stay bytes, for BPE on bytes
 };
 
+// So many characters to a piece; the last has what is left.
+struct FixedLengthStep {
+  std::size_t characters = 1;
+};
+
 // Texts that are made while one text is encoded. They stay where they are: words point into them.
 class MadeTexts {
  public:
@@ -73,7 +78,7 @@ class MadeTexts {
 class PreTokenizer {
  public:
   static constexpr std::size_t kMaxSteps = 16;
-  using Step = std::variant<SplitStep, Metaspace, ByteLevelStep>;
+  using Step = std::variant<SplitStep, Metaspace, ByteLevelStep, FixedLengthStep>;
   using OnWord = std::function<void(std::string_view)>;
 
   PreTokenizer() = default;

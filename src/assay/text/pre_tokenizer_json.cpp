@@ -1,5 +1,7 @@
 // Pre-tokenizers: the steps of the file, each by its type.
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -62,11 +64,14 @@ PreTokenizer::Step read_step(const Component& component, const JsonView& file) {
     return SplitStep{CharSet::punctuation, read_behavior(view, view.text_or("behavior", "Isolated"))};
   if (type == "Whitespace") return SplitStep{WordsAndSymbols{}, SplitBehavior::removed, true};
   if (type == "WhitespaceSplit") return SplitStep{CharSet::blanks, SplitBehavior::removed};
+  if (type == "FixedLength")
+    return FixedLengthStep{
+        static_cast<std::size_t>(view.integer_or("length", 5, 1, std::numeric_limits<std::uint32_t>::max()))};
   if (type == "CharDelimiterSplit")
     return SplitStep{one_character(view, "delimiter"), SplitBehavior::removed};
   throw Error(
       "{}: unsupported pre_tokenizer {}: expected ByteLevel, Split, Metaspace, Digits, Punctuation, "
-      "Whitespace, WhitespaceSplit, CharDelimiterSplit or BertPreTokenizer",
+      "Whitespace, WhitespaceSplit, CharDelimiterSplit, FixedLength or BertPreTokenizer",
       file.where(), short_text(type));
 }
 
@@ -85,7 +90,9 @@ void read_pre_tokenizer(const JsonView& file, TokenizerSpec& spec, std::optional
   if (count > kMostByteLevels)
     throw Error("{}: pre_tokenizer: expected ByteLevel at most {} times, found it {} times", file.where(),
                 kMostByteLevels, count);
-  const bool is_on_bytes = spec.kind == ModelKind::bpe && count == 1 && is_bytes(all.back());
+  // With a prefix or suffix the symbols of BPE are no single bytes.
+  const bool is_on_bytes = spec.kind == ModelKind::bpe && count == 1 && is_bytes(all.back()) &&
+                           spec.bpe_prefix.empty() && spec.bpe_suffix.empty();
   if (count > 0) spec.words = is_on_bytes ? WordForm::bytes : WordForm::mapped_bytes;
   for (const Component& component : all) {
     if (component.type == "BertPreTokenizer") {

@@ -236,6 +236,30 @@ void set_llama_rules(const JsonView& config, TokenizerSpec& spec, NamedTokens& d
   defaults = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
 }
 
+void set_code_llama_rules(const JsonView& config, const std::string& unknown, TokenizerSpec& spec) {
+  NamedTokens ignored;
+  set_llama_rules(config, spec, ignored);
+  const bool adds_prefix = config.boolean_or("add_prefix_space", true);
+  spec.unknown = spec.vocabulary.find(unknown);
+  spec.pre =
+      PreTokenizer({Metaspace{.replacement = kMark,
+                              .prepend = adds_prefix ? Metaspace::Prepend::first : Metaspace::Prepend::never,
+                              .splits = false}});
+  decode_characters(spec, true, true, true);
+}
+
+// Its pre-tokenizer splits at blanks, of which the normalizer leaves none.
+void set_gemma_rules(const JsonView& config, const std::string& unknown, TokenizerSpec& spec) {
+  spec.byte_fallback = true;
+  spec.fuse_unknown = true;
+  spec.ignore_merges = false;
+  spec.unknown = spec.vocabulary.find(unknown);
+  spec.normalizer = {};
+  spec.normalizer.replace(" ", kMark, config.where());
+  spec.pre = {};
+  decode_characters(spec, true, true, false);
+}
+
 TokenizerSpec read_sentencepiece(const TokenizerFiles& files, const std::string& class_name,
                                  NamedTokens& defaults) {
   return SentencePieceReader(files, defaults).read(class_name);

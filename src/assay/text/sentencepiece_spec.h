@@ -15,5 +15,8 @@ TokenizerSpec read_sentencepiece(const TokenizerFiles& files, const std::string&
 // The rules of LlamaTokenizer around its vocabulary and merges, in place of those that a tokenizer.json has:
 // `config` is tokenizer_config.json, whose add_prefix_space and legacy it follows.
 void set_llama_rules(const JsonView& config, TokenizerSpec& spec, NamedTokens& defaults);
+// The same of CodeLlamaTokenizer and GemmaTokenizer.
+void set_code_llama_rules(const JsonView& config, const std::string& unknown, TokenizerSpec& spec);
+void set_gemma_rules(const JsonView& config, const std::string& unknown, TokenizerSpec& spec);
 
 }  // namespace assay

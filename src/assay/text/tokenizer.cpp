@@ -15,6 +15,7 @@
 #include "assay/text/tokenizer_spec.h"
 #include "assay/text/unigram.h"
 #include "assay/text/utf8.h"
+#include "assay/text/word_level.h"
 #include "assay/text/word_piece.h"
 
 namespace assay {
@@ -36,6 +37,7 @@ bool can_cut_at_marks(const TokenizerSpec& spec) {
   if (spec.kind != ModelKind::bpe) return false;
   if (spec.words != WordForm::characters || spec.ignore_merges || model_token(spec, kBlankMark) < 0)
     return false;
+  if (!spec.bpe_prefix.empty() || !spec.bpe_suffix.empty()) return false;
   if (spec.unknown && spec.vocabulary.text(*spec.unknown).find(kBlankMark) != std::string::npos) return false;
   for (const MergeRule& rule : spec.merges) {
     std::string_view text = spec.vocabulary.text(rule.merged);
@@ -53,8 +55,12 @@ std::vector<std::string> texts_to_decode(const TokenizerSpec& spec, const Normal
   for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id)
     if (spec.vocabulary.has(id)) texts[spec.vocabulary.place(id)] = spec.vocabulary.text(id);
   for (const AddedToken& token : spec.added)
-    if (token.normalized)
-      texts[spec.vocabulary.place(token.id)] = normalizer.normalize(token.content, budget);
+    if (token.normalized) {
+      std::string& text = texts[spec.vocabulary.place(token.id)];
+      text = normalizer.normalize(token.content, budget);
+      const bool is_mapped = spec.vocabulary.place(token.id) >= spec.model_tokens && normalizer.maps_bytes();
+      if (auto bytes = is_mapped ? from_byte_alphabet(text) : std::nullopt) text = *bytes;
+    }
   return texts;
 }
 
@@ -73,15 +79,31 @@ void set_byte_symbols(const TokenizerSpec& spec, BpeRules& rules) {
   }
 }
 
+// Takes `text` for one character of a word, at the place that `prefix` and `suffix` say it has there.
+void set_character(std::string_view text, std::string_view prefix, std::string_view suffix, TokenId id,
+                   BpeRules& rules) {
+  if (text.size() <= prefix.size() + suffix.size() || !text.starts_with(prefix) || !text.ends_with(suffix))
+    return;
+  text = text.substr(prefix.size(), text.size() - prefix.size() - suffix.size());
+  std::size_t length = 0;
+  const char32_t character = read_valid_utf8(text, 0, length);
+  if (length == text.size())
+    rules.characters.set(place_in_word(prefix.empty(), !suffix.empty()), character, id);
+}
+
 void set_character_symbols(const TokenizerSpec& spec, BpeRules& rules) {
   rules.symbols = BpeSymbols::characters;
   rules.byte_tokens = fallback_tokens(spec);
+  rules.prefix = spec.bpe_prefix;
+  rules.suffix = spec.bpe_suffix;
   for (TokenId id = 0; id < spec.vocabulary.end_id(); ++id) {
     if (!spec.vocabulary.has(id) || spec.vocabulary.place(id) >= spec.model_tokens) continue;
     const std::string& text = spec.vocabulary.text(id);
-    std::size_t length = 0;
-    const char32_t character = text.empty() ? 0 : read_valid_utf8(text, 0, length);
-    if (!text.empty() && length == text.size()) rules.characters.set(0, character, id);
+    set_character(text, "", "", id, rules);
+    if (!rules.prefix.empty()) set_character(text, rules.prefix, "", id, rules);
+    if (!rules.suffix.empty()) set_character(text, "", rules.suffix, id, rules);
+    if (!rules.prefix.empty() && !rules.suffix.empty())
+      set_character(text, rules.prefix, rules.suffix, id, rules);
   }
 }
 
@@ -119,7 +141,7 @@ Pieces pieces_of(const TokenizerSpec& spec, std::string_view prefix) {
   return pieces;
 }
 
-using Model = std::variant<Bpe, Unigram, WordPiece>;
+using Model = std::variant<Bpe, Unigram, WordPiece, WordLevel>;
 
 Model make_model(TokenizerSpec& spec) {
   switch (spec.kind) {
@@ -135,6 +157,8 @@ Model make_model(TokenizerSpec& spec) {
                         .continuations = PieceTrie(pieces_of(spec, spec.continuation)),
                         .unknown = *spec.unknown,
                         .most_characters = spec.most_word_characters});
+    case ModelKind::word_level:
+      return WordLevel(PieceTrie(pieces_of(spec, "")), spec.unknown);
   }
   return make_bpe(spec);
 }

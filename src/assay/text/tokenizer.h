@@ -19,8 +19,9 @@ struct TokenizerFiles;  // base/tokenizer_files.h
 
 // What decoding remembers from one token to the next.
 struct DecodeState {
-  std::string run;   // bytes of byte tokens that no other token has followed yet
-  std::string held;  // text that goes where no other follows
+  std::string run;                   // bytes of byte tokens that no other token has followed yet
+  std::string held;                  // text that goes where no other follows
+  std::string if_not_last, if_last;  // what ends the text of the last token, where another follows it or none
   bool has_begun = false, has_emitted = false;
   std::size_t stripped = 0;  // characters removed from the start of the text
 };

@@ -26,6 +26,26 @@ void append_components(const JsonView& view, std::string_view list_key, std::vec
   }
 }
 
+void check_known(const Json& id, const std::string& where, const TokenizerSpec& spec) {
+  const bool is_known = id.is_number_unsigned() && id.get<std::uint64_t>() <= Vocabulary::kMaxId &&
+                        spec.vocabulary.has(id.get<TokenId>());
+  if (!is_known) throw Error("{}: expected ids of the vocabulary, found {}", where, shown(id));
+}
+
+// BertProcessing and RobertaProcessing: [CLS] before a text, [SEP] after it. What the latter says of blanks
+// changes offsets only.
+void read_around(const JsonView& post, TokenizerSpec& spec) {
+  const auto id_at = [&](const char* key) {
+    const Json& pair = array_at(post, key);
+    if (pair.size() != 2 || !pair[0].is_string())
+      throw Error("{}: {}: expected a token and its id, found {}", post.where(), key, shown(pair));
+    check_known(pair[1], fmt::format("{}: {}", post.where(), key), spec);
+    return pair[1].get<TokenId>();
+  };
+  spec.bos.insert(spec.bos.begin(), id_at("cls"));
+  spec.eos.push_back(id_at("sep"));
+}
+
 // The ids of one special token of a template, by the template's own list.
 void append_template_ids(const JsonView& post, const JsonView& piece, const TokenizerSpec& spec,
                          std::vector<TokenId>& out) {
@@ -37,9 +57,7 @@ void append_template_ids(const JsonView& post, const JsonView& piece, const Toke
                 in_quotes(name));
   const JsonView view(*token, fmt::format("{}: {}", tokens.where(), in_quotes(name)));
   for (const Json& id : array_at(view, "ids")) {
-    const bool is_known = id.is_number_unsigned() && id.get<std::uint64_t>() <= Vocabulary::kMaxId &&
-                          spec.vocabulary.has(id.get<TokenId>());
-    if (!is_known) throw Error("{}: ids: expected ids of the vocabulary, found {}", view.where(), shown(id));
+    check_known(id, view.where() + ": ids", spec);
     if (out.size() == kMaxTemplateTokens)
       throw Error("{}: expected a template of at most {} special tokens, found more", post.where(),
                   kMaxTemplateTokens);
@@ -152,10 +170,17 @@ std::string pattern_text(const JsonView& view, bool& is_regex) {
 void read_post_processor(const JsonView& file, TokenizerSpec& spec) {
   for (const auto& [type, view] : components(file, "post_processor", "processors")) {
     if (type == "ByteLevel") continue;  // it changes offsets only
-    if (type != "TemplateProcessing")
-      throw Error("{}: unsupported post_processor {}: expected TemplateProcessing or ByteLevel", file.where(),
-                  short_text(type));
-    read_template(view, spec);
+    if (type == "BertProcessing" || type == "RobertaProcessing") {
+      read_around(view, spec);
+    } else if (type == "TemplateProcessing") {
+      read_template(view, spec);
+    } else {
+      throw Error(
+          "{}: unsupported post_processor {}: expected TemplateProcessing, BertProcessing, RobertaProcessing "
+          "or "
+          "ByteLevel",
+          file.where(), short_text(type));
+    }
   }
   if (spec.bos.size() + spec.eos.size() > kMaxTemplateTokens)
     throw Error("{}: post_processor: expected at most {} special tokens, found {}", file.where(),

@@ -10,13 +10,18 @@ namespace assay {
 
 namespace {
 
-// What BPE can do in the library and models do not use.
+// With dropout the library gives other ids each time.
 void check_model_options(const JsonView& model) {
   if (model.has("dropout") && model.number("dropout") != 0)
     throw Error("{}: unsupported dropout {}: expected none", model.where(), model.number("dropout"));
-  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (const std::string text = model.text_or(key, ""); !text.empty())
-      throw Error("{}: unsupported {} {}: expected none", model.where(), key, in_quotes(text));
+}
+
+// They stand before each character of a word but its first, and after its last.
+void read_affixes(const JsonView& model, TokenizerSpec& spec) {
+  spec.bpe_prefix = model.text_or("continuing_subword_prefix", "");
+  spec.bpe_suffix = model.text_or("end_of_word_suffix", "");
+  check_length(spec.bpe_prefix, model.where() + ": continuing_subword_prefix");
+  check_length(spec.bpe_suffix, model.where() + ": end_of_word_suffix");
 }
 
 void read_unknown(const JsonView& model, TokenizerSpec& spec) {
@@ -45,10 +50,11 @@ void read_bpe(const JsonView& model, TokenizerSpec& spec) {
         merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
     if (!is_pair && !merge.is_string())
       throw Error("{} {}: expected a text 'left right' or a pair of texts, found {}", where, i, shown(merge));
-    spec.merges.push_back(is_pair
-                              ? merge_rule(spec.vocabulary, merge[0].get_ref<const std::string&>(),
-                                           merge[1].get_ref<const std::string&>(), where, i)
-                              : merge_rule(spec.vocabulary, merge.get_ref<const std::string&>(), where, i));
+    spec.merges.push_back(
+        is_pair
+            ? merge_rule(spec.vocabulary, merge[0].get_ref<const std::string&>(),
+                         merge[1].get_ref<const std::string&>(), where, i, spec.bpe_prefix)
+            : merge_rule(spec.vocabulary, merge.get_ref<const std::string&>(), where, i, spec.bpe_prefix));
   }
 }
 
@@ -80,16 +86,24 @@ void read_word_piece(const JsonView& model, TokenizerSpec& spec) {
     throw Error("{}: expected an unk_token, which words without tokens become, found none", model.where());
 }
 
+void read_word_level(const JsonView& model, TokenizerSpec& spec) {
+  read_vocabulary(model.object("vocab").raw(), spec.vocabulary, model.where() + ": vocab");
+  // Without it the library refuses texts with unknown words, and no others.
+  spec.unknown = spec.vocabulary.find(model.text_or("unk_token", "<unk>"));
+}
+
 // Files of older versions do not name it.
 ModelKind kind_of(const JsonView& model) {
   const bool is_list = model.has("vocab") && model.raw()["vocab"].is_array();
   const std::string type = model.text_or("type", is_list                                 ? "Unigram"
                                                  : model.has("max_input_chars_per_word") ? "WordPiece"
-                                                                                         : "BPE");
+                                                 : model.has("merges")                   ? "BPE"
+                                                                                         : "WordLevel");
   if (type == "BPE") return ModelKind::bpe;
   if (type == "Unigram") return ModelKind::unigram;
   if (type == "WordPiece") return ModelKind::word_piece;
-  throw Error("{}: type: {} is not supported: expected BPE, Unigram or WordPiece", model.where(),
+  if (type == "WordLevel") return ModelKind::word_level;
+  throw Error("{}: type: {} is not supported: expected BPE, Unigram, WordPiece or WordLevel", model.where(),
               short_text(type));
 }
 
@@ -101,6 +115,8 @@ void read_model(const JsonView& model, TokenizerSpec& spec) {
       return read_unigram(model, spec);
     case ModelKind::word_piece:
       return read_word_piece(model, spec);
+    case ModelKind::word_level:
+      return read_word_level(model, spec);
   }
 }
 
@@ -138,23 +154,26 @@ void read_vocabulary(const Json& tokens, Vocabulary& vocabulary, const std::stri
 }
 
 MergeRule merge_rule(const Vocabulary& vocabulary, std::string_view left, std::string_view right,
-                     std::string_view where, std::size_t number) {
+                     std::string_view where, std::size_t number, std::string_view prefix) {
   const auto id_of = [&](std::string_view text) {
     const auto id = vocabulary.find(text);
     if (!id) throw Error("{} {}: token {} is not in the vocabulary", where, number, in_quotes(text));
     return *id;
   };
   const TokenId left_id = id_of(left), right_id = id_of(right);
-  return {left_id, right_id, id_of(std::string(left) + std::string(right))};
+  if (!right.starts_with(prefix))
+    throw Error("{} {}: expected a second token that begins with continuing_subword_prefix {}, found {}",
+                where, number, in_quotes(prefix), in_quotes(right));
+  return {left_id, right_id, id_of(std::string(left) + std::string(right.substr(prefix.size())))};
 }
 
 MergeRule merge_rule(const Vocabulary& vocabulary, std::string_view line, std::string_view where,
-                     std::size_t number) {
+                     std::size_t number, std::string_view prefix) {
   const std::size_t blank = line.find(' ');
   if (blank == line.npos || line.find(' ', blank + 1) != line.npos)
     throw Error("{} {}: expected two tokens with a blank between them, found {}", where, number,
                 in_quotes(line));
-  return merge_rule(vocabulary, line.substr(0, blank), line.substr(blank + 1), where, number);
+  return merge_rule(vocabulary, line.substr(0, blank), line.substr(blank + 1), where, number, prefix);
 }
 
 AddedToken read_added_token(const JsonView& view, std::int64_t id, bool strict) {
@@ -179,6 +198,7 @@ TokenizerSpec read_tokenizer_json(const Json& file, const std::string& where,
     throw Error("{}: expected version 1.0, found {}", where, in_quotes(version));
   const JsonView model = view.object("model");
   spec.kind = kind_of(model);
+  if (spec.kind == ModelKind::bpe) read_affixes(model, spec);  // in front of what they change
   read_normalizer(view, spec);
   read_pre_tokenizer(view, spec, adds_prefix_space);
   read_decoder(view, spec);

@@ -9,6 +9,7 @@
 #include "assay/base/json.h"
 #include "assay/text/sentencepiece_spec.h"
 #include "assay/text/special_tokens.h"
+#include "assay/text/tokenizer_class.h"
 #include "assay/text/tokenizer_json.h"
 
 namespace assay {
@@ -34,36 +35,6 @@ void read_merges_text(const TokenizerFiles::Text& merges, TokenizerSpec& spec) {
   }
 }
 
-// Models whose files name a class that Transformers does not use for them.
-constexpr std::string_view kNotOfTheirClass[] = {
-    "mistral", "mistral3", "mixtral",  "ministral", "phi3",  "internlm2", "internlm3",
-    "jamba",   "minicpm3", "nemotron", "stablelm",  "olmo2", "olmo3",     "granite",
-};
-
-// The class of Transformers that reads the files: the one they name, else that of the model.
-std::string class_of(const TokenizerFiles& files) {
-  const JsonView config(files.config.content, files.config.where);
-  std::string name = config.text_or("tokenizer_class", "");
-  if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  const auto& type = files.model_type;
-  if ((name == "LlamaTokenizer" || files.tokenizer) &&
-      std::find(std::begin(kNotOfTheirClass), std::end(kNotOfTheirClass), type) != std::end(kNotOfTheirClass))
-    return "";
-  if (!name.empty()) return name;
-  if (type == "gemma" || type == "gemma2" || type == "gemma3" || type == "gemma3_text")
-    return "GemmaTokenizer";
-  if (type == "t5") return "T5Tokenizer";
-  return files.vocabulary ? "GPT2Tokenizer" : "";
-}
-
-// The special tokens that such a class has where no file names others.
-NamedTokens default_tokens(std::string_view name) {
-  const std::string end(kEndOfText);
-  if (name == "GPT2Tokenizer") return {{"bos_token", end}, {"eos_token", end}, {"unk_token", end}};
-  if (name == "Qwen2Tokenizer") return {{"eos_token", end}, {"unk_token", end}, {"pad_token", end}};
-  return {};
-}
-
 TokenizerSpec read_vocabulary_and_merges(const TokenizerFiles& files) {
   TokenizerSpec spec;
   read_vocabulary(files.vocabulary->content, spec.vocabulary, files.vocabulary->where);
@@ -86,13 +57,10 @@ TokenizerSpec read_vocabulary_and_merges(const TokenizerFiles& files) {
 }
 
 // These classes have a ByteLevel pre-tokenizer of their own, which follows the key.
-std::optional<bool> prefix_space_of(const TokenizerFiles& files) {
-  constexpr std::string_view kFollow[] = {"GPT2Tokenizer",    "RobertaTokenizer", "BartTokenizer",
-                                          "CodeGenTokenizer", "CohereTokenizer",  "BlenderbotTokenizer",
-                                          "GPTNeoXTokenizer"};
+std::optional<bool> prefix_space_of(const TokenizerFiles& files, const std::string& class_name) {
   const JsonView config(files.config.content, files.config.where);
-  const std::string name = class_of(files);
-  const bool follows = std::find(std::begin(kFollow), std::end(kFollow), name) != std::end(kFollow);
+  const bool follows = class_name == "RobertaTokenizer" || class_name == "BartTokenizer" ||
+                       class_name == "BlenderbotTokenizer";
   if (!follows || !config.has("add_prefix_space")) return std::nullopt;
   return config.boolean_or("add_prefix_space", false);
 }
@@ -133,10 +101,9 @@ TokenizerSpec read_tokenizer(const TokenizerFiles& files) {
   NamedTokens defaults = default_tokens(class_name);
   TokenizerSpec spec;
   if (files.tokenizer) {
-    spec = read_tokenizer_json(files.tokenizer->content, files.tokenizer->where, prefix_space_of(files));
-    // This class takes vocabulary, merges and post-processor of the file, and the rest is its own.
-    if (class_name == "LlamaTokenizer" && spec.kind == ModelKind::bpe && spec.words == WordForm::characters)
-      set_llama_rules(JsonView(files.config.content, files.config.where), spec, defaults);
+    spec = read_tokenizer_json(files.tokenizer->content, files.tokenizer->where,
+                               prefix_space_of(files, class_name));
+    set_class_rules(class_name, files, spec, defaults);
   } else if (files.pieces) {
     spec = read_sentencepiece(files, class_name, defaults);
   } else {

@@ -25,7 +25,7 @@ enum class WordForm : std::uint8_t {
   mapped_bytes,  // characters of that alphabet: steps after ByteLevel have seen them
 };
 
-enum class ModelKind : std::uint8_t { bpe, unigram, word_piece };
+enum class ModelKind : std::uint8_t { bpe, unigram, word_piece, word_level };
 
 struct TokenizerSpec {
   std::string source;  // the files' names, without the folder
@@ -40,6 +40,7 @@ struct TokenizerSpec {
   bool byte_fallback = false;
   std::vector<double> scores;              // by id; Unigram alone has them
   std::string continuation = "##";         // what begins a token of WordPiece within a word
+  std::string bpe_prefix, bpe_suffix;      // what BPE writes before a token within a word, and after its last
   std::size_t most_word_characters = 100;  // longer words are unknown to WordPiece
   bool splits_special = false;             // special tokens in a text are cut like any other
   Normalizer normalizer;
