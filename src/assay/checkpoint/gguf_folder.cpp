@@ -57,7 +57,8 @@ std::vector<fs::path> gguf_files_in(const fs::path& folder, bool are_projectors)
   for (const auto& entry : fs::directory_iterator(folder, code)) {
     const std::string name = entry.path().filename().string();
     const bool is_projector = in_lower_case(name).find("mmproj") != std::string::npos;
-    if (!in_lower_case(name).ends_with(".gguf") || is_projector != are_projectors || !entry.is_regular_file()) continue;
+    if (!in_lower_case(name).ends_with(".gguf") || is_projector != are_projectors || !entry.is_regular_file())
+      continue;
     if (gguf_shard_name(name).number == 1) files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
