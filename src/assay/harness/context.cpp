@@ -254,9 +254,9 @@ SessionGroup group_of_workers(WorkerOptions worker, const std::map<std::string, 
   return group;
 }
 
-// One of each kind, those first that tell a reader most: the widest, whose weights are the file's own numbers,
-// is last. What is free changes from run to run, and a run that is resumed must choose the same: so all of the
-// memory counts.
+// One of each kind, those first that tell a reader most: the widest, whose weights are the file's own
+// numbers, is last. What is free changes from run to run, and a run that is resumed must choose the same: so
+// all of the memory counts.
 std::vector<std::string> precisions_that_fit(MemoryPredictor& predictor, const RunConfig& common,
                                              const std::optional<Bytes>& given) {
   const Bytes host = given && given->value > 0 ? *given : usable_share(total_memory());
