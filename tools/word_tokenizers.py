@@ -13,7 +13,7 @@ def word_kinds(lines, finish, special):
 
     # The first GPT: the last token of a word ends in </w>.
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer(), decoders.BPEDecoder()
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizers.Lowercase(), pre_tokenizers.Whitespace(), decoders.BPEDecoder()
     kinds["word_suffix"] = finish(train_words(tokenizer, 450, special, lines))
     kinds["word_suffix"].post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 1), trim_offsets=False, add_prefix_space=False)
 
@@ -24,7 +24,7 @@ def word_kinds(lines, finish, special):
 
     # CLIP: bytes in the alphabet, and a suffix.
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="+", end_of_word_suffix="</w>"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizers.NFC(), pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), decoders.ByteLevel()
+    tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder = normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     kinds["byte_affixes"] = finish(train_words(tokenizer, 900, special, lines))
     kinds["byte_affixes"].post_processor = processors.Sequence([processors.ByteLevel(), processors.RobertaProcessing(("</s>", 2), ("<s>", 1))])
 
