@@ -27,7 +27,7 @@ TEST(TokenizerWords, NamesAWordThatIsNoToken) {
 
 // The text of a token that ends a word is complete but for the blank, which the next token brings.
 TEST(TokenizerWords, GivesTheSuffixOfAWordAsABlankBetweenWords) {
-  Json file = words_of_space({{"ab</w>", 0}, {"c", 1}, {"d</w>", 2}});
+  Json file = words_of_space({{"ab</w>", 0}, {"c", 1}, {"d</w>", 2}, {"e</w>f", 3}});
   file["decoder"] = {{"type", "BPEDecoder"}, {"suffix", "</w>"}};
   const Tokenizer tokenizer = load_json(file);
   EXPECT_EQ(tokenizer.decode(Ids{0, 1, 2}), "ab cd");
@@ -35,10 +35,42 @@ TEST(TokenizerWords, GivesTheSuffixOfAWordAsABlankBetweenWords) {
   EXPECT_EQ(stream.push(0), "ab");
   EXPECT_EQ(stream.push(1), " c");
   EXPECT_EQ(stream.push(2), "d");
-  EXPECT_EQ(stream.finish(), "");
+  EXPECT_EQ(stream.push(3), " e");
+  EXPECT_EQ(stream.finish(), "f");
+  EXPECT_EQ(tokenizer.decode(Ids{3}), "ef");
+  EXPECT_EQ(tokenizer.decode(Ids{3, 3}), "e fef");
   file["decoder"] = {{"type", "Sequence"}, {"decoders", {file["decoder"], {{"type", "ByteFallback"}}}}};
   EXPECT_TRUE(
       holds(error_of([&] { load_json(file); }), "unsupported decoder BPEDecoder, ByteFallback: expected"));
+}
+
+TEST(TokenizerWords, ALongestWordOfWordPieceHasAsManyCharactersAsItMay) {
+  Json file = words_of_space({{"ab", 0}, {"?", 1}, {"##c", 2}});
+  file["model"]["type"] = "WordPiece";
+  file["model"]["max_input_chars_per_word"] = 2;
+  EXPECT_EQ(load_json(file).encode("ab abc"), (Ids{0, 1}));
+}
+
+// A word of several marks is one word to the suffix, and is not cut before them.
+TEST(TokenizerWords, MarksEndNoWordWithASuffix) {
+  Json file = small_tokenizer();
+  file["pre_tokenizer"] = nullptr;
+  file["model"] = {{"type", "BPE"},
+                   {"vocab", {{"a", 0}, {"\u2581", 1}, {"b</w>", 2}, {"a</w>", 3}}},
+                   {"merges", Json::array()},
+                   {"end_of_word_suffix", "</w>"}};
+  EXPECT_EQ(load_json(file).encode("a\u2581"
+                                   "b"),
+            (Ids{0, 1, 2}));
+}
+
+// As the library counts, whatever ids the vocabulary leaves out.
+TEST(TokenizerWords, AnAddedTokenFollowsTheNumberOfTokensOfTheModel) {
+  Json file = words_of_space({{"?", 0}, {"b", 5}});
+  file["added_tokens"] = {added_token("<x>", 2)};
+  const Tokenizer tokenizer = load_json(file);
+  EXPECT_EQ(tokenizer.encode("b <x>"), (Ids{5, 2}));
+  EXPECT_TRUE(tokenizer.warnings().empty());
 }
 
 void expect_refused(const std::function<void(Json&)>& change, const std::string& expected) {
