@@ -10,9 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
-#include "assay/base/tokenizer_files.h"
 #include "assay/checkpoint/gguf_source.h"
-#include "assay/checkpoint/gguf_tokenizer.h"
 #include "assay/model/model.h"
 #include "assay/quantize/gguf_mix.h"
 #include "assay/quantize/quantize.h"
@@ -165,73 +163,6 @@ TEST(WriteGguf, TheDemoModelIsTheSame) {
                   after = Tokenizer::from_files(open_source(folder.path() / "q8.gguf")->tokenizer_files());
   const std::string text = test::read_file(test::demo_model() / "README.md");
   EXPECT_EQ(after.encode(text), before.encode(text));
-}
-
-// A model whose embedding has a few more rows than the tokenizer has tokens.
-std::string model_with_tokens(const fs::path& folder, const fs::path& tokenizer) {
-  test::TinyModel tiny;
-  constexpr std::int64_t kRows = 1300;
-  tiny.config["vocab_size"] = kRows;
-  tiny.tensor("transformer.wte.weight") = test::float_tensor("transformer.wte.weight", {kRows, 4});
-  const std::string model = tiny.write(folder);
-  for (const auto& entry : fs::directory_iterator(tokenizer))
-    if (entry.path().filename().string().starts_with("token"))
-      fs::copy_file(entry.path(), folder / entry.path().filename());
-  // Without a class Transformers reads the tokenizer of a GPT-2 by the rules of GPT2Tokenizer.
-  if (!fs::exists(folder / "tokenizer_config.json"))
-    test::write_file(folder / "tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
-  return model;
-}
-
-void expect_same_ids(const fs::path& model, const fs::path& out, std::string_view kind) {
-  write_as(model.string(), out, "F32");
-  const GgufFile file(out);
-  EXPECT_EQ(file.text("tokenizer.ggml.model"), kind);
-  EXPECT_EQ(file.value("tokenizer.ggml.tokens")->size(), 1300U);
-  const Tokenizer before = Tokenizer::load(model),
-                  after = Tokenizer::from_files(open_source(out)->tokenizer_files());
-  const std::string text = test::read_file(fs::path(source_folder()) / "README.md");
-  EXPECT_EQ(after.encode(text), before.encode(text));
-  EXPECT_EQ(after.decode(after.encode(text)), before.decode(before.encode(text)));
-}
-
-class WrittenTokens : public testing::TestWithParam<const char*> {};
-TEST_P(WrittenTokens, GiveTheSameIds) {
-  const test::TemporaryFolder folder;
-  const fs::path model = folder.path() / "m", source = test::fixture("tokenizers") / GetParam();
-  model_with_tokens(model, source);
-  // The fixture's added tokens with flags are left out: no key of a GGUF file says them.
-  Json json = Json::parse(test::read_file(source / "tokenizer.json"));
-  json["added_tokens"].erase(json["added_tokens"].begin() + 3, json["added_tokens"].end());
-  test::write_file(model / "tokenizer.json", json.dump());
-  expect_same_ids(model, folder.path() / "m.gguf", "gpt2");
-}
-INSTANTIATE_TEST_SUITE_P(OfFixtures, WrittenTokens, testing::Values("llama3", "qwen2"));
-
-TEST(WriteGguf, KeepsTheMergesOfSentencePieceAsScores) {
-  const test::TemporaryFolder folder;
-  const TokenizerFiles files =
-      gguf_tokenizer_files(GgufFile(test::fixture("gguf") / "tokens_sentencepiece.gguf"));
-  fs::create_directories(folder.path() / "t");
-  test::write_file(folder.path() / "t/tokenizer.json", files.tokenizer->content.dump());
-  test::write_file(folder.path() / "t/tokenizer_config.json", files.config.content.dump());
-  model_with_tokens(folder.path() / "m", folder.path() / "t");
-  expect_same_ids(folder.path() / "m", folder.path() / "m.gguf", "llama");
-}
-
-TEST(WriteGguf, RefusesTokenizersByName) {
-  const test::TemporaryFolder folder;
-  for (const auto& [name, what] :
-       {std::pair{"tokenizer_folders/unigram", "found Unigram"},
-        {"tokenizer_folders/word_piece", "found WordPiece"},
-        {"tokenizer_folders/gemma", "found tokenizer.model without tokenizer.json"},
-        {"tokenizers/llama3", "gives other ids for the text 'don't we'll"}}) {
-    const std::string model =
-        model_with_tokens(folder.path() / fs::path(name).filename(), test::fixture(name));
-    const std::string said = refusal_of_writing(model, folder.path() / "m.gguf");
-    EXPECT_NE(said.find(what), std::string::npos) << said;
-    EXPECT_FALSE(fs::exists(folder.path() / "m.gguf"));
-  }
 }
 
 TEST(WriteGguf, RefusesWhatAFileCannotSay) {

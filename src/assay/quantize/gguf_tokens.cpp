@@ -313,6 +313,21 @@ constexpr std::string_view kProbes[] = {
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa xXxXxX ABCdefGHI",
     ""};
 
+// The text that both give other ids, if any.
+std::optional<std::string_view> parting_text(const Tokenizer& one, const Tokenizer& other) {
+  for (const std::string_view text : kProbes)
+    if (one.encode(text) != other.encode(text)) return text;
+  return std::nullopt;
+}
+
+// By tokenizer.json alone, whatever class of Transformers reads it.
+Tokenizer tokenizer_of_the_file(TokenizerFiles files) {
+  files.config.content.erase("tokenizer_class");
+  files.model_type.clear();
+  files.model_class.clear();
+  return Tokenizer::from_files(files);
+}
+
 }  // namespace
 
 std::vector<std::string> add_gguf_tokens(const ModelSource& source, std::int64_t vocabulary,
@@ -322,8 +337,8 @@ std::vector<std::string> add_gguf_tokens(const ModelSource& source, std::int64_t
   return {"the model has no tokenizer, and so has the file"};
 }
 
-void check_gguf_tokens(const ModelSource& source, const ModelSource& written) {
-  if (!source.has_tokenizer()) return;
+std::string check_gguf_tokens(const ModelSource& source, const ModelSource& written) {
+  if (!source.has_tokenizer()) return {};
   const TokenizerFiles files = source.tokenizer_files(), written_files = written.tokenizer_files();
   const Tokenizer before = Tokenizer::from_files(files), after = Tokenizer::from_files(written_files);
   const std::string& where = files.where;
@@ -336,10 +351,16 @@ void check_gguf_tokens(const ModelSource& source, const ModelSource& written) {
     if (before.token_text(id) != after.token_text(id) && !before.token_text(id).empty())
       throw Error("{}: token {}: a GGUF file gives '{}' for '{}'", where, id, printable(after.token_text(id)),
                   printable(before.token_text(id)));
-  for (const std::string_view text : kProbes)
-    if (before.encode(text) != after.encode(text))
-      throw Error("{}: a GGUF file cannot keep this tokenizer: it gives other ids for the text '{}'", where,
-                  printable(text));
+  const auto text = parting_text(before, after);
+  if (!text) return {};
+  if (!files.tokenizer || parting_text(tokenizer_of_the_file(files), after))
+    throw Error("{}: a GGUF file cannot keep this tokenizer: it gives other ids for the text '{}'", where,
+                printable(*text));
+  return fmt::format(
+      "the GGUF file splits texts as {} says, where the class that Transformers 5 reads it with gives other "
+      "ids "
+      "for the text '{}'",
+      files.tokenizer->where, printable(*text));
 }
 
 }  // namespace assay

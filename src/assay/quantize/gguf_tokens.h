@@ -18,7 +18,9 @@ namespace assay {
 std::vector<std::string> add_gguf_tokens(const ModelSource& source, std::int64_t vocabulary,
                                          const std::vector<TokenId>& end_tokens, GgufWriter& writer);
 
-// Throws Error where `written`, read back, gives another vocabulary, merges, or ids of texts.
-void check_gguf_tokens(const ModelSource& source, const ModelSource& written);
+// Throws Error where `written`, read back, gives another vocabulary, merges, or ids of texts. Returns a
+// warning where its ids are those of tokenizer.json, and the class that Transformers reads it with gives
+// others.
+std::string check_gguf_tokens(const ModelSource& source, const ModelSource& written);
 
 }  // namespace assay

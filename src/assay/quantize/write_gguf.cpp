@@ -79,7 +79,7 @@ class GgufJob {
     add_values(report);
     writer_.create(out);
     for (const auto& [name, factors] : factors_) writer_.write(name, 0, std::as_bytes(std::span(factors)));
-    check_file();
+    check_file(report);
     write_tensors(report);
     stop_where_asked();
     writer_.finish();
@@ -237,12 +237,13 @@ class GgufJob {
   }
 
   // What a reader makes of the header.
-  void check_file() const {
+  void check_file(QuantizeReport& report) const {
     const GgufSource written(writer_.temporary_path());
     const ModelSpec spec = spec_from_source(written);
     check_gguf_model(spec_, spec, *source_);
     check_tensors(spec, stored_precision(written, spec).value_or(precision_of(Preset::float32)), written);
-    check_gguf_tokens(*source_, written);
+    if (std::string warning = check_gguf_tokens(*source_, written); !warning.empty())
+      report.warnings.push_back(std::move(warning));
   }
 
   void write_tensors(QuantizeReport& report) {
