@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/tokenizer_files.h"
 #include "assay/checkpoint/gguf_source.h"
 #include "assay/model/model.h"
 #include "assay/quantize/gguf_mix.h"

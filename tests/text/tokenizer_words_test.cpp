@@ -59,9 +59,8 @@ TEST(TokenizerWords, MarksEndNoWordWithASuffix) {
                    {"vocab", {{"a", 0}, {"\u2581", 1}, {"b</w>", 2}, {"a</w>", 3}}},
                    {"merges", Json::array()},
                    {"end_of_word_suffix", "</w>"}};
-  EXPECT_EQ(load_json(file).encode("a\u2581"
-                                   "b"),
-            (Ids{0, 1, 2}));
+  const std::string mark = "\u2581";
+  EXPECT_EQ(load_json(file).encode("a" + mark + "b"), (Ids{0, 1, 2}));
 }
 
 // As the library counts, whatever ids the vocabulary leaves out.

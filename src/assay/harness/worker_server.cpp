@@ -187,8 +187,8 @@ OrderedJson WorkerServer::State::load_named(std::unique_ptr<HeldModel>& place, O
 
 OrderedJson WorkerServer::State::out_of_memory(const std::string& reason) const {
   return failure(!memory_limit ? reason
-                               : fmt::format("{}; a worker may take {:.0f} MiB (--worker-memory)",
-                                             reason, memory_limit->megabytes()));
+                               : fmt::format("{}; a worker may take {:.0f} MiB (--worker-memory)", reason,
+                                             memory_limit->megabytes()));
 }
 
 WorkerServer::WorkerServer(ShouldStop should_stop, Load load) : state_(std::make_unique<State>()) {
