@@ -372,17 +372,17 @@ TEST_F(ScriptedStudies, CaptionsNameHowItWasMeasured) {
   ExperimentContext made = context();
   made.sessions->of(made.baseline);
   ResultSet results = results_of(made, {});
-  EXPECT_NE(
-      results.caption.find("in 3 fresh processes and warmed up; its cases then run in 3 rounds in "
-                           "random order"),
-      std::string::npos)
+  EXPECT_NE(results.caption.find("in 3 fresh processes and warmed up; its cases then run in 3 rounds in "
+                                 "random order"),
+            std::string::npos)
       << results.caption;
   made.sweep.processes.reset();
   made.sweep.repeats.reset();
   results = results_of(made, {});
-  EXPECT_NE(results.caption.find(
-                "in one fresh process or several and warmed up; its cases then run in rounds in random order"),
-            std::string::npos)
+  EXPECT_NE(
+      results.caption.find(
+          "in one fresh process or several and warmed up; its cases then run in rounds in random order"),
+      std::string::npos)
       << results.caption;
   EXPECT_EQ(results.run_id.size(), 16U);
 }
