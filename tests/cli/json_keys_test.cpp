@@ -92,6 +92,7 @@ TEST(CliJsonKeys, TokenizeSaysWhatWasAdded) {
   const std::filesystem::path kind = source_folder() + "/tests/fixtures/tokenizers/qwen2/tokenizer.json";
   TinyModel().write(folder.path());
   std::filesystem::copy(kind, folder.path() / "tokenizer.json");
+  write_file(folder / "tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
   const std::string model = folder.path().string();
   const Json with = run_json({"tokenize", model, "--text", "the ferry"}),
              without = run_json({"tokenize", model, "--text", "the ferry", "--no-special-tokens"});

@@ -106,7 +106,10 @@ std::string perplexity_table(const std::vector<ScoredModel>& models) {
 }
 
 void show_perplexity(const PerplexityFlags& flags, const ScoredModel& model) {
-  if (!model.failure.empty()) return note(fmt::format("error: {}: {}", model.id, model.failure));
+  if (!model.failure.empty()) {
+    const bool names_it = model.failure.starts_with(model.id);
+    return note(fmt::format("error: {}{}", names_it ? "" : model.id + ": ", model.failure));
+  }
   const Score& s = model.scored.score;
   if (flags.others.empty())
     answer(fmt::format("loss            : {:.6f}\nFinal perplexity: {:.4f}\n", s.loss, s.perplexity));
