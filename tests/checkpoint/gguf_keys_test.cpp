@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
+#include "assay/checkpoint/gguf_names.h"
 #include "support/gguf_writer.h"
 #include "support/temporary_folder.h"
 
@@ -126,6 +128,35 @@ TEST_F(GgufKeys, FileTypesHaveLlamaCppsNames) {
   EXPECT_EQ(name(1024 + 15), "Q4_K_M");  // guessed
   EXPECT_EQ(name(999), "");
   EXPECT_EQ(gguf_file_type(shards_of(file_of("llama")).first()), "");
+}
+
+TEST_F(GgufKeys, YarnHasKeysOfItsOwn) {
+  test::GgufBytes file = file_of("llama");
+  file.text("llama.rope.scaling.type", "yarn").number("llama.rope.scaling.original_context_length", 128);
+  const auto add = [&](const char* key, float value) {
+    file.value(std::string("llama.rope.scaling.") + key, test::kGgufF32, test::raw(value));
+  };
+  add("factor", 4);
+  add("yarn_attn_factor", 1.5F);
+  add("yarn_beta_fast", 24);
+  add("yarn_beta_slow", 2);
+  const Json scaling = config(file).at("rope_scaling");
+  EXPECT_EQ(scaling.at("rope_type"), "yarn");
+  EXPECT_EQ(scaling.at("factor"), 4.0);
+  EXPECT_EQ(scaling.at("attention_factor"), 1.5);
+  EXPECT_EQ(scaling.at("beta_fast"), 24.0);
+  EXPECT_EQ(scaling.at("beta_slow"), 2.0);
+  EXPECT_EQ(scaling.at("original_max_position_embeddings"), 128);
+}
+
+TEST(GgufNames, HaveTheNumbersOfLayers) {
+  const GgufArchitecture& llama = *gguf_architecture("llama");
+  for (int layer = 0; layer < 120; ++layer) {
+    const std::string module = fmt::format("model.layers.{}.mlp.down_proj.weight", layer),
+                      own = fmt::format("blk.{}.ffn_down.weight", layer);
+    EXPECT_EQ(gguf_name_of(llama, module).name, own);
+    EXPECT_EQ(translated(llama, own).name, module);
+  }
 }
 
 // Whatever integer type a file chose.
