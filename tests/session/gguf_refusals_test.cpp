@@ -5,9 +5,11 @@
 #include <cmath>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/base/json.h"
 #include "assay/model/families/families.h"
 #include "assay/model/model.h"
+#include "assay/quantize/write_gguf.h"
 #include "assay/session/load.h"
 #include "support/fixtures.h"
 #include "support/gguf_copy.h"
@@ -189,6 +191,26 @@ TEST(GgufRefusal, NamesTypesThatCannotBeRun) {
       std::string::npos)
       << one;
   EXPECT_NE(one.find("--allow-requantize FILE OUT.gguf Q8_0"), std::string::npos) << one;
+}
+
+// A block begins with its scale, behind which its minimum stands, if it has one.
+TEST(GgufRefusal, NamesATensorWithAScaleOrAMinimumThatIsNotFinite) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "m.gguf", broken = folder / "broken.gguf";
+  const char* const tensor = "blk.0.ffn_up.weight";
+  for (const auto& [mix, places] : {std::pair{"Q4_0", 1U}, {"Q4_1", 2U}, {"Q5_1", 2U}, {"Q4_K_S", 2U}}) {
+    write_gguf(test::demo_model().string(), path, {.mix = GgufMix::named(mix).value(), .replaces = true});
+    for (unsigned place = 0; place < places; ++place) {
+      SCOPED_TRACE(fmt::format("{} {}", mix, place));
+      GgufCopy file(path);
+      const auto at = static_cast<std::size_t>(file.tensor(tensor).offset) + 2 * place;
+      file.data.replace(at, 2, std::string("\x00\x7c", 2));  // infinity
+      test::write_file(broken, file.bytes());
+      EXPECT_EQ(
+          refusal_of_loading(broken),
+          fmt::format("{}: tensor '{}': expected finite scales, found NaN or infinity", broken, tensor));
+    }
+  }
 }
 
 TEST(GgufRefusal, SaysThatATokenizerHasMoreTokensThanTheModel) {

@@ -38,8 +38,7 @@ TEST(TokenizerClass, GivesTheIdsOfTransformers) {
       EXPECT_EQ(replace_malformed_utf8(tokenizer.decode(text[1].get<Ids>())), text[2].get<std::string>());
     }
     for (const std::string& warning : tokenizer.warnings())
-      EXPECT_TRUE(
-          holds(warning, "which leave out its pre_tokenizer Split: token ids are those of Transformers"))
+      EXPECT_TRUE(holds(warning, "which leave out its pre_tokenizer Split: token ids are those of"))
           << warning;
   }
 }

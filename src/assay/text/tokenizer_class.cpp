@@ -10,6 +10,7 @@
 
 #include "assay/base/json.h"
 #include "assay/text/sentencepiece_spec.h"
+#include "assay/text/tokenizer_components.h"
 
 namespace assay {
 
@@ -171,19 +172,15 @@ bool follow(const std::string& name, const JsonView& config, TokenizerSpec& spec
   return true;
 }
 
-// Steps of the file's pre-tokenizer that a class of kByteLevel does not have, by their types.
-std::vector<std::string> left_out_steps(const std::string& name, const Json& file) {
-  const auto pre = file.find("pre_tokenizer");
-  if (pre == file.end() || !pre->is_object()) return {};
-  const auto list = pre->find("pretokenizers");
+// Steps of the file's pre-tokenizer that a class of kByteLevel does not have.
+std::vector<Component> left_out_steps(const std::string& name, const TokenizerFiles::Document& file) {
   const std::string_view own = name == "CohereTokenizer"  ? "Digits"
                                : name.starts_with("Qwen") ? "Split"
                                                           : "ByteLevel";
-  std::vector<std::string> left_out;
-  for (const Json& step : list != pre->end() && list->is_array() ? *list : Json::array({*pre})) {
-    const std::string type = step.is_object() ? step.value("type", std::string()) : std::string();
-    if (type != "ByteLevel" && type != own) left_out.push_back(type);
-  }
+  std::vector<Component> left_out;
+  for (const Component& step :
+       components(JsonView(file.content, file.where), "pre_tokenizer", "pretokenizers"))
+    if (step.type != "ByteLevel" && step.type != own) left_out.push_back(step);
   return left_out;
 }
 
@@ -244,12 +241,13 @@ void set_class_rules(const std::string& name, const TokenizerFiles& files, Token
     spec.bos.clear();
     spec.eos.clear();
   }
-  if (const auto steps = left_out_steps(name, files.tokenizer->content);
-      follows && is_among(name, kByteLevel) && !steps.empty())
-    spec.warnings.push_back(fmt::format(
-        "{}: Transformers 5 reads it by the rules of {}, which leave out its pre_tokenizer {}: token "
-        "ids are those of Transformers 5, and may differ from those that the model was trained with",
-        files.tokenizer->where, name, fmt::join(steps, ", ")));
+  if (follows && is_among(name, kByteLevel))
+    if (const auto steps = left_out_steps(name, *files.tokenizer); !steps.empty())
+      spec.warnings.push_back(
+          fmt::format("{}: Transformers 5 reads it by the rules of {}, which leave out its pre_tokenizer {}: "
+                      "token ids are "
+                      "those of Transformers 5, and may differ from those that the model was trained with",
+                      files.tokenizer->where, name, types_of(steps)));
   const bool has_rules = is_among(name, kUnknownRules) || is_among(name, kByteLevel) ||
                          name == "GemmaTokenizer" || name == "CodeLlamaTokenizer" ||
                          name == "OpenAIGPTTokenizer";
