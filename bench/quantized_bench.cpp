@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "assay/backend/cpu/kernels/grouped_codes.h"
 #include "assay/backend/cpu/kernels/select.h"
 #include "assay/backend/cpu/lower/pack.h"
 #include "assay/base/aligned.h"
@@ -141,6 +142,94 @@ void coded_inputs(benchmark::State& state, Isa isa) {
   shape.report(state);
 }
 
+// Some of GGUF's types: a width of codes, and numbers of super-blocks or factors alone.
+struct GroupedType {
+  const char* name;
+  int bits;
+  assay::ScaleRun run;
+};
+std::vector<GroupedType> grouped_types() {
+  assay::ScaleRun factors;
+  factors.code_bits = 4;
+  factors.bits = 16;
+  return {{"q4_0", 4, factors},
+          {"q4_k", 4, assay::run_of_super_block(4, 256, 8, 6, true)},
+          {"q6_k", 6, assay::run_of_super_block(6, 256, 16, 8, false)}};
+}
+
+// Rows as codes of int8.
+struct CodedRows {
+  AlignedBuffer x, codes;
+  std::vector<float> scales, sums;
+  std::vector<std::int32_t> starts, own_starts;
+  assay::cpu::GroupedRows rows;
+
+  CodedRows(const assay::cpu::KernelTable& table, const Shape& shape, std::int64_t group,
+            const assay::cpu::ByteValues& values)
+      : x(static_cast<std::size_t>(shape.rows * shape.k * 4) + kAtLeast, "x"),
+        codes(static_cast<std::size_t>((shape.rows + 32) * shape.k) + kAtLeast, "codes"),
+        scales(static_cast<std::size_t>((shape.rows + 32) * shape.k / group)),
+        sums(scales.size()),
+        starts(scales.size()),
+        own_starts(scales.size()),
+        rows{reinterpret_cast<std::int8_t*>(codes.data()),
+             scales.data(),
+             sums.data(),
+             starts.data(),
+             own_starts.data(),
+             assay::cpu::round_up(shape.rows, 16) + 16} {
+    assay::Random random(1);
+    std::generate_n(x.floats(), shape.rows * shape.k,
+                    [&] { return static_cast<float>(random.uniform() - 0.4); });
+    table.quantize_grouped({.x = x.floats(),
+                            .x_stride = shape.k,
+                            .x_tiles = assay::cpu::kNoTiles,
+                            .first_row = 0,
+                            .rows = shape.rows,
+                            .k = shape.k,
+                            .k_padded = shape.k,
+                            .group = group,
+                            .values = values,
+                            .out = rows});
+  }
+};
+
+void grouped(benchmark::State& state, Isa isa, const GroupedType& type) {
+  constexpr std::byte kScale{0x2c};  // twice it, a float16 that is neither large nor below the normal ones
+  Shape shape(state, 1);
+  const assay::cpu::KernelTable table = assay::cpu::select_kernels(isa);
+  std::vector<float> values(std::size_t{1} << type.bits);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i) - (type.run.has_minima ? 0.0F : static_cast<float>(values.size() / 2));
+  assay::cpu::GroupedCodes weights{
+      nullptr, nullptr, values.data(), type.bits, type.run, shape.k, assay::cpu::round_up(shape.k, 32)};
+  const std::int64_t code_bytes = shape.panels * weights.code_bytes(),
+                     scale_bytes = shape.panels * weights.scale_bytes();
+  shape.bytes = code_bytes + scale_bytes;
+  AlignedBuffer y(static_cast<std::size_t>(shape.rows * shape.n * 4) + kAtLeast, "y"),
+      codes(static_cast<std::size_t>(code_bytes * shape.copies) + kAtLeast, "codes"),
+      scales(static_cast<std::size_t>(scale_bytes * shape.copies) + kAtLeast, "scales"),
+      scratch(static_cast<std::size_t>(assay::cpu::coded_scratch_bytes(shape.rows)), "scratch");
+  fill_bytes(codes);
+  std::fill_n(scales.data(), scales.size(), kScale);
+  const assay::cpu::ByteValues bytes = assay::cpu::byte_values_of(weights);
+  const CodedRows x(table, shape, assay::cpu::int8_group_of(type.run), bytes);
+  std::int64_t copy = 0;
+  for (auto _ : state) {
+    weights.codes = codes.data() + copy * code_bytes;
+    weights.scales = scales.data() + copy * scale_bytes;
+    table.linear_grouped_int8({.to = output_of(shape, y, assay::Activation::none),
+                               .weights = weights,
+                               .values = bytes,
+                               .x = x.rows,
+                               .scratch = scratch.data(),
+                               .fetch = assay::usual_constants().grouped_fetch});
+    copy = (copy + 1) % shape.copies;
+    benchmark::ClobberMemory();
+  }
+  shape.report(state);
+}
+
 void quantize_inputs(benchmark::State& state, Isa isa) {
   const std::int64_t rows = state.range(0), k = state.range(1);
   const assay::cpu::KernelTable table = assay::cpu::select_kernels(isa);
@@ -182,6 +271,10 @@ void register_all() {
       benchmark::RegisterBenchmark(("four_bit/" + name).c_str(), coded_inputs, isa)
           ->ArgNames({"rows", "k", "n"})
           ->Args(shape);
+      for (const GroupedType& type : grouped_types())
+        benchmark::RegisterBenchmark((std::string(type.name) + "/" + name).c_str(), grouped, isa, type)
+            ->ArgNames({"rows", "k", "n"})
+            ->Args(shape);
     }
     benchmark::RegisterBenchmark(("quantize/" + name).c_str(), quantize_inputs, isa)
         ->ArgNames({"rows", "k"})
