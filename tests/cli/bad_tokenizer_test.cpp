@@ -57,7 +57,7 @@ TEST_F(CliBadTokenizer, MoreTokensThanTheModel) {
        {std::vector<std::string>{"generate", model_, "-p", "q<|endoftext|>", "-n", "2"},
         {"logits", model_, "-p", "q<|endoftext|>", "-o", folder_ / "never.npy"},
         {"perplexity", model_, kText}})
-    expect_failure(run_program(command), 1, {"token id", "is outside the model's vocabulary of 270"});
+    expect_failure(run_program(command), 1, {model_, "token id", "is outside the model's vocabulary of 270"});
 }
 
 TEST_F(CliBadTokenizer, NoneWithText) {

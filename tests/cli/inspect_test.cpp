@@ -1,6 +1,8 @@
 // assay inspect over all families: one table that fits a terminal, and the facts behind it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "assay/model/families/families.h"
@@ -153,8 +155,12 @@ TEST(CliInspect, CallsAGgufFileAsItsFileTypeSays) {
   EXPECT_NE(result.out.find(" % are Q4_K, "), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("\n  Q4_K_M       q4_k + q6_k (as stored)"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("\n  Q4_K_M       fits up to "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("\n  token_embd.weight "), std::string::npos) << result.out;
   const auto json = nlohmann::json::parse(run_program({"inspect", file, "--json"}).out);
   EXPECT_EQ(json["file_type"], "Q4_K_M");
+  EXPECT_TRUE(std::any_of(json["tensors"].begin(), json["tensors"].end(), [](const auto& each) {
+    return each["name"] == "transformer.wte.weight" && each["name_in_file"] == "token_embd.weight";
+  }));
   EXPECT_EQ(json["memory"][0]["precision"], "q4_k");
   const ProgramResult generated = run_program({"generate", file, "--ids", "1", "-n", "1"});
   EXPECT_NE(generated.err.find(" (as stored) | file_type=Q4_K_M"), std::string::npos) << generated.err;
@@ -165,6 +171,7 @@ TEST(CliInspect, CallsAGgufFileAsItsFileTypeSays) {
   const auto folder_json =
       nlohmann::json::parse(run_program({"inspect", model_fixture("llama_grouped"), "--json"}).out);
   EXPECT_TRUE(folder_json["file_type"].is_null());
+  EXPECT_FALSE(folder_json["tensors"][0].contains("name_in_file"));
 }
 
 // It is shown all the same, and nothing is said of memory that it will never take.

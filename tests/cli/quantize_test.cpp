@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "support/fixtures.h"
 #include "support/program.h"
 #include "support/tiny_model.h"
 
@@ -81,8 +82,23 @@ TEST_F(CliQuantize, AModelIsNotQuantizedTwice) {
     refused({"generate", out_, "--ids", "1", "-n", "1", "--precision", precision});
   expect_failure(run_program({"generate", out_, "--ids", "1", "-n", "1", "--exclude", "h.0."}), 1,
                  {"quantized already", "exclude"});
-  expect_success(run_program({"generate", out_, "--ids", "1", "-n", "1", "--precision", "nf4"}));
+  for (const char* precision : {"nf4", "stored"})
+    expect_success(run_program({"generate", out_, "--ids", "1", "-n", "1", "--precision", precision}));
+  expect_failure(run_program({"generate", kModel, "--ids", "1", "-n", "1", "--precision", "stored"}), 2,
+                 {"--precision", "'stored': the model is not quantized"});
   EXPECT_FALSE(fs::exists(folder_ / "twice"));
+}
+
+// Its blocks can be read as numbers, of which another precision is made.
+TEST_F(CliQuantize, AGgufFileIsDequantizedFirst) {
+  const std::string file = (test::fixture("gguf") / "quantized_q8_0.gguf").string();
+  expect_failure(run_program({"quantize", file, out_, "--precision", "nf4"}), 1,
+                 {file, "quantized already, q8_0", "--precision bfloat16 writes a folder"});
+  const auto precision_of = [&](const char* precision) {
+    return run_program({"generate", file, "--ids", "1", "-n", "1", "--precision", precision}).err;
+  };
+  EXPECT_NE(precision_of("nf4").find("dtype=nf4 of dequantized weights"), std::string::npos);
+  EXPECT_EQ(precision_of("stored").find("of dequantized weights"), std::string::npos);
 }
 
 TEST_F(CliQuantize, WhatExistsIsReplacedOnlyWhenForced) {

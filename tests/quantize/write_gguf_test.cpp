@@ -141,6 +141,28 @@ INSTANTIATE_TEST_SUITE_P(OfFixtures, ReadBackGguf,
                                          "no_prefix", "odd_heads", "phi3_beyond", "phi3_window", "sharded",
                                          "stablelm_serial", "untied", "upcast"));
 
+// What a converter of llama.cpp would not find in such a configuration.
+TEST(WriteGguf, SaysWhichLayersHaveWindowsAndHowFarYarnStretches) {
+  const test::TemporaryFolder folder;
+  const auto written = [&](const char* fixture, const auto& change) {
+    const fs::path model = folder.path() / fixture, out = folder.path() / (std::string(fixture) + ".gguf");
+    test::copy_model_fixture(fixture, model);
+    Json config = Json::parse(test::read_file(model / "config.json"));
+    change(config);
+    test::write_file(model / "config.json", config.dump());
+    write_as(model.string(), out, "F32");
+    return open_source(out)->config().raw();
+  };
+  const Json types = {"full_attention", "sliding_attention", "full_attention"};
+  const Json gemma = written("gemma3_scaled", [&](Json& config) {
+    config["layer_types"] = types;
+    config["query_pre_attn_scalar"] = config["head_dim"];
+  });
+  EXPECT_EQ(gemma["layer_types"], types);
+  const Json yarn = written("mistral_yarn", [](Json& config) { config["rope_scaling"].erase("factor"); });
+  EXPECT_EQ(yarn["rope_scaling"]["factor"], 96.0 / 24);
+}
+
 TEST(WriteGguf, TheDemoModelIsTheSame) {
   const test::TemporaryFolder folder;
   const std::string demo = test::demo_model().string();

@@ -76,6 +76,24 @@ TEST(WriteGgufTokens, KeepsTheMergesOfSentencePieceAsScores) {
   expect_same_ids(folder.path() / "m", folder.path() / "m.gguf", "llama");
 }
 
+// Where the tokenizer names no end, those of the model are the file's.
+TEST(WriteGgufTokens, KeepsTheEndsOfTheModel) {
+  const test::TemporaryFolder folder;
+  const fs::path model = folder.path() / "m", out = folder.path() / "m.gguf";
+  model_with_tokens(model, test::fixture("tokenizers/qwen2"));
+  Json json = Json::parse(test::read_file(model / "tokenizer.json"));
+  json["added_tokens"] = Json::array();
+  json["post_processor"] = nullptr;  // whose template has an end
+  test::write_file(model / "tokenizer.json", json.dump());
+  test::write_file(model / "tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  test::write_file(model / "generation_config.json", R"({"eos_token_id": [7, 5, 9]})");
+  write_in_float32(model, out);
+  const GgufFile file(out);
+  EXPECT_EQ(file.integer("tokenizer.ggml.eos_token_id"), 7);
+  EXPECT_EQ(file.integer("tokenizer.ggml.eot_token_id"), 5);
+  EXPECT_EQ(file.integer("tokenizer.ggml.eom_token_id"), 9);
+}
+
 // As SmolLM2's files: tokenizer.json and llama.cpp split texts in a way that GPT2Tokenizer of Transformers 5
 // has not.
 TEST(WriteGgufTokens, WarnsWhereAClassOfTransformersGivesOtherIds) {

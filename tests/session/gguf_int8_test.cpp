@@ -24,7 +24,7 @@ TEST(GgufInt8Activations, ATiedEmbeddingRunsAsItIsStored) {
               config.precision ? formats::kFloat32 : formats::kQ8_0);
     return test::all_logits(loaded.model->program(), {3, 17, 4, 90, 21});
   };
-  const auto numbers = logits({.precision = Preset::float32}, "float32"),
+  const auto numbers = logits({.precision = Preset::float32}, "float32 of dequantized weights"),
              stored = logits({}, "q8_0 (as stored)"),
              coded = logits({.activations = Activations::int8},
                             "q8_0 (as stored), activations int8 in groups of 32");

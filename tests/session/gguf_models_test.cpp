@@ -164,7 +164,7 @@ TEST(GgufModels, JoinedQueriesKeysAndValuesAreCut) {
 TEST(GgufModels, RunInAnyPrecisionThatIsAskedFor) {
   const std::string path = (fixture("gguf") / "quantized_q8_0.gguf").string();
   const LoadedModel loaded = load_model_and_tokenizer({path}, "bfloat16", Device{});
-  EXPECT_EQ(loaded.dtype_label, "bfloat16");
+  EXPECT_EQ(loaded.dtype_label, "bfloat16 of dequantized weights");
   EXPECT_EQ(loaded.tokenizer->encode("the"),
             (std::vector<TokenId>{297, loaded.tokenizer->id_of("the").value()}));
   EXPECT_EQ(loaded.model->spec().end_tokens, (std::vector<TokenId>{298}));

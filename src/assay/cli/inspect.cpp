@@ -88,12 +88,15 @@ nlohmann::ordered_json tensors_json(const ModelSource& source, const std::vector
   const std::vector<std::filesystem::path> files = source.checkpoint().files();
   for (std::size_t i = 0; i < all.size(); ++i) {
     const StoredTensor& tensor = *all[i];
-    tensors.push_back({{"name", tensor.name},
-                       {"dtype", tensor.type_name()},
-                       {"shape", tensor.shape},
-                       {"bytes", tensor.bytes},
-                       {"file", files[all[i].file_number()].filename().string()},
-                       {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
+    nlohmann::ordered_json& one = tensors.emplace_back();
+    one["name"] = tensor.name;
+    const std::string in_file = all[i].name_in_file();
+    if (in_file != tensor.name) one["name_in_file"] = in_file;
+    one.update({{"dtype", tensor.type_name()},
+                {"shape", tensor.shape},
+                {"bytes", tensor.bytes},
+                {"file", files[all[i].file_number()].filename().string()},
+                {"used", uses[i] == TensorUse::weight || uses[i] == TensorUse::beside_weight}});
   }
   return tensors;
 }

@@ -176,18 +176,22 @@ std::string fitting_lines(const nlohmann::ordered_json& json, std::int64_t conte
   return text;
 }
 
+// Under the names that the file has, which whoever looks into it knows them by.
 std::string tensor_lines(const nlohmann::ordered_json& tensors) {
   constexpr std::size_t kWidest = 64;
+  const auto name_of = [](const auto& t) {
+    return printable(t[t.contains("name_in_file") ? "name_in_file" : "name"].template get<std::string>());
+  };
   std::size_t name = 0, shape = 0, dtype = 4;
   for (const auto& t : tensors) {
-    name = std::max(name, std::min(kWidest, printable(t["name"].get<std::string>()).size()));
+    name = std::max(name, std::min(kWidest, name_of(t).size()));
     shape = std::max(shape, t["shape"].dump().size());
     dtype = std::max(dtype, t["dtype"].get_ref<const std::string&>().size());
   }
   std::string text;
   for (const auto& t : tensors)
-    text += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>12} B{}\n", printable(t["name"].get<std::string>()),
-                        name, t["dtype"].get<std::string>(), dtype, t["shape"].dump(), shape,
+    text += fmt::format("  {:<{}}  {:<{}}  {:<{}}  {:>12} B{}\n", name_of(t), name,
+                        t["dtype"].get<std::string>(), dtype, t["shape"].dump(), shape,
                         t["bytes"].get<std::uint64_t>(), t["used"].get<bool>() ? "" : "  (not used)");
   return text;
 }

@@ -17,6 +17,7 @@
 #include "assay/base/format.h"
 #include "assay/cli/console.h"
 #include "assay/session/sampled_text.h"
+#include "assay/studies/precision_cases.h"
 #include "assay/text/tokenizer.h"
 
 namespace assay::cli {
@@ -180,9 +181,12 @@ RunConfig ModelFlags::configuration() const {
 }
 
 LoadedModel ModelFlags::load(bool needs_tokenizer) const {
-  return load_model_and_tokenizer(
-      candidates_of(model), run_config_to_load(precision, config),
+  const bool is_stored = precision == kStoredPrecision;
+  LoadedModel loaded = load_model_and_tokenizer(
+      candidates_of(model), run_config_to_load(is_stored ? kAutoPrecision : precision, config),
       {.needs_tokenizer = needs_tokenizer, .pins_caller = true, .should_stop = is_interrupted});
+  if (is_stored) require_stored(precision, loaded.model->precision().is_stored);
+  return loaded;
 }
 
 void PromptFlags::add_to(CLI::App& app) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/backend/backend.h"
+#include "assay/backend/common/batch.h"
 #include "assay/base/error.h"
 #include "assay/base/format.h"
 #include "assay/generate/steps.h"
@@ -104,7 +105,6 @@ std::int64_t usual_context(Protocol protocol, std::int64_t limit) {
 }
 
 Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& options) {
-  const std::int64_t vocab = program.plan().vocab;
   const WindowRule rule = window_rule(options, program.plan().context);
   if (options.batch && *options.batch < 1)
     throw FieldError("batch", "expected a whole number from 1, found {}", *options.batch);
@@ -113,8 +113,7 @@ Score score(Program& program, std::span<const TokenId> ids, const ScoreOptions& 
   result.stride = rule.stride.value_or(0);
   result.tokens = static_cast<std::int64_t>(ids.size());
   require_tokens(rule, result.tokens);
-  for (const TokenId id : ids)
-    if (id < 0 || id >= vocab) throw Error("token id {} is outside the model's vocabulary of {}", id, vocab);
+  check_token_ids(program.plan(), ids);
 
   const std::vector<Window> windows = windows_of(rule, result.tokens);
   result.windows = static_cast<std::int64_t>(windows.size());

@@ -133,8 +133,14 @@ class Job {
   }
 
   Plan checked_plan(const std::string& candidate) const {
-    if (const auto stored = stored_precision(*source_, spec_))
-      throw Error("{}: the model is quantized already, {}", candidate, stored->name);
+    if (const auto stored = stored_precision(*source_, spec_)) {
+      const auto weights = source_->quantized_weights();
+      throw Error("{}: the model is quantized already, {}{}", candidate, stored->name,
+                  weights != nullptr && weights->method().can_be_read_as_numbers
+                      ? "; --precision bfloat16 writes a folder of its dequantized weights, which can be "
+                        "quantized again"
+                      : "");
+    }
     Plan plan = plan_forward(spec_, precision_);
     check_tensors(spec_, precision_, *source_);
     if (coverage_of(plan).quantized == 0)

@@ -121,6 +121,8 @@ LoadedModel load_on(const std::shared_ptr<const ModelSource>& source, const std:
   loaded.model->program().tune();  // behind the time that loading took
   loaded.id = id;
   loaded.dtype_label = run.dtype.label;
+  if (!precision.is_stored && stored_precision(*source, spec))
+    loaded.dtype_label += " of dequantized weights";
   add_warnings(loaded, run, *backend);
   choose_pad_token(loaded, *source);
   return loaded;

@@ -1,9 +1,11 @@
 #include "assay/session/text_through_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
+#include "assay/backend/common/batch.h"
 #include "assay/base/error.h"
 #include "assay/generate/steps.h"
 #include "assay/model/families/families.h"
@@ -135,9 +137,7 @@ void TextThroughModel::read(const InputObserver& observer) {
 }
 
 void TextThroughModel::require_tokens(const std::vector<TokenId>& used) const {
-  for (const TokenId id : {used.front(), used.back()})
-    if (id < 0 || id >= whole_.vocab)
-      throw Error("token id {} is outside the model's vocabulary of {}", id, whole_.vocab);
+  check_token_ids(whole_, std::array{used.front(), used.back()});
 }
 
 Importance measure_importance(const ModelSource& source, Backend& backend, std::span<const TokenId> ids,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "assay/backend/common/batch.h"
 #include "assay/base/error.h"
 #include "assay/model/model.h"
 #include "assay/session/generation_rules.h"
@@ -111,9 +112,7 @@ std::vector<TokenId> prompt_ids(const LoadedModel& loaded, const Prompt& prompt)
   } else {
     ids = std::get<std::vector<TokenId>>(prompt);
   }
-  const std::int64_t vocab = loaded.model->spec().vocab;
-  for (const TokenId id : ids)
-    if (id < 0 || id >= vocab) throw Error("token id {} is outside the model's vocabulary of {}", id, vocab);
+  check_token_ids(loaded.model->program().plan(), ids);
   return ids;
 }
 

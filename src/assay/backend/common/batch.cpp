@@ -7,14 +7,19 @@
 
 namespace assay {
 
+void check_token_ids(const Plan& plan, std::span<const TokenId> ids) {
+  for (const TokenId id : ids)
+    if (id < 0 || id >= plan.vocab)
+      throw Error("{}token id {} is outside the model's vocabulary of {}",
+                  plan.model.empty() ? "" : plan.model + ": ", id, plan.vocab);
+}
+
 void check_batch(const Batch& batch, const Plan& plan, const KvCache& cache, std::int64_t max_rows,
                  std::int64_t steps) {
   if (static_cast<std::int64_t>(batch.ids.size()) > max_rows)
     throw Error("a batch of {} tokens was given; at most {} fit one step", batch.ids.size(), max_rows);
   assert(batch.positions.size() == batch.ids.size());
-  for (const TokenId id : batch.ids)
-    if (id < 0 || id >= plan.vocab)
-      throw Error("token id {} is outside the model's vocabulary of {}", id, plan.vocab);
+  check_token_ids(plan, batch.ids);
   for (const std::int32_t position : batch.positions)
     if (position < 0 || position + steps > plan.context)
       throw Error("position {} is outside the model's context of {} tokens", position + steps - 1,

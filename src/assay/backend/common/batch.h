@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "assay/backend/backend.h"
 
 namespace assay {
+
+// Throws Error for an id outside the vocabulary, which names the model.
+void check_token_ids(const Plan& plan, std::span<const TokenId> ids);
 
 // Throws Error for a batch of more than `max_rows` rows, an id outside the vocabulary, and a position or a
 // sequence that leaves the plan's context within `steps` steps, of which each adds a token to every sequence.
