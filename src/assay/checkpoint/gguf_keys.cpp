@@ -173,6 +173,24 @@ void add_falcon(const GgufShards& shards, Json& config) {
   config["bias"] = shards.has("blk.0.attn_qkv.bias");
 }
 
+// The size of the MLP where it is not what the key says: some converters write four times the hidden size,
+// whatever the model has. Of matrices that disagree the one behind the MLP is right where it has the hidden
+// size and the key does not say what the one before has.
+struct MlpSize {
+  std::int64_t size;
+  std::string_view where;
+};
+std::optional<MlpSize> other_mlp_size(const GgufShards& shards, const Keys& keys) {
+  const GgufShards::Place up = shards.find("blk.0.ffn_up.weight"),
+                          down = shards.find("blk.0.ffn_down.weight");
+  const auto size = keys.size("feed_forward_length"), hidden = keys.size("embedding_length");
+  if (up && size && (up.tensor->rows() == *size || up.tensor->rows() == 2 * *size)) return std::nullopt;
+  if (down && (!up || down.tensor->rows() == hidden))
+    return MlpSize{down.tensor->columns(), "columns of tensor 'blk.0.ffn_down.weight'"};
+  if (up) return MlpSize{up.tensor->rows(), "rows of tensor 'blk.0.ffn_up.weight'"};
+  return std::nullopt;
+}
+
 // What only tensors tell, or the architecture's name.
 void add_own(const GgufShards& shards, const GgufArchitecture& architecture, const Keys& keys, Json& config) {
   const std::string_view type = architecture.model_type;
@@ -265,9 +283,7 @@ Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
   const GgufHeads heads = heads_of(file);
   config[transformers_key(type, kSizeKeys[5])] = heads.kv_heads;
   config["head_dim"] = heads.head_dim;
-  // Some converters write four times the hidden size here, whatever the model has.
-  if (const GgufShards::Place down = shards.find("blk.0.ffn_down.weight"))
-    config[transformers_key(type, kSizeKeys[3])] = down.tensor->columns();
+  if (const auto mlp = other_mlp_size(shards, keys)) config[transformers_key(type, kSizeKeys[3])] = mlp->size;
   keys.needed_size("context_length");
   if (!keys.number(kNumberKeys[0].own) && !keys.number(kNumberKeys[1].own))
     throw Error("{}: expected the key '{}' or '{}', found neither", file.where(),
@@ -277,6 +293,10 @@ Json config_of(const GgufShards& shards, const GgufArchitecture& architecture) {
   if (keys.size("expert_count").value_or(0) > 0) config["num_local_experts"] = *keys.size("expert_count");
   const GgufShards::Place tokens = shards.find("token_embd.weight");
   if (!tokens) throw Error("{}: tensor 'token_embd.weight' is missing", file.where());
+  if (const auto hidden = keys.size("embedding_length"); hidden && tokens.tensor->columns() != *hidden)
+    throw Error("{}: tensor 'token_embd.weight': expected rows of {} elements (by {}), found {}",
+                shards.files()[tokens.file]->where(), *hidden, keys.name("embedding_length"),
+                tokens.tensor->columns());
   config["vocab_size"] = tokens.tensor->rows();
   config["tie_word_embeddings"] = !shards.has("output.weight");
   add_own(shards, architecture, keys, config);
@@ -314,9 +334,8 @@ JsonView::KeyNames config_key_names(const GgufShards& shards, const GgufArchitec
   if (architecture.name == "command-r") names["logit_scale"] = prefix + "logit_scale";
   names["model_type"] = "general.architecture";
   names["vocab_size"] = "rows of tensor 'token_embd.weight'";
-  if (shards.has("blk.0.ffn_down.weight"))
-    names[std::string(transformers_key(architecture.model_type, kSizeKeys[3]))] =
-        "columns of tensor 'blk.0.ffn_down.weight'";
+  if (const auto mlp = other_mlp_size(shards, Keys(shards.first())))
+    names[std::string(transformers_key(architecture.model_type, kSizeKeys[3]))] = mlp->where;
   add_rotary_names(shards, names);
   for (const auto& [own, transformers] : kTokenKeys) names[std::string(transformers)] = std::string(own);
   std::vector<std::string> ends;
