@@ -58,7 +58,9 @@ class GgufAtLoad : public testing::TestWithParam<const char*> {
   }
 };
 TEST_P(GgufAtLoad, HasTheBitsOfAFile) {
-  expect_bits_of_file(test::demo_model());  // stored transposed, its embedding tied
+  // Stored transposed, its embedding tied: of a scale for a block, of super-blocks, and of several types.
+  if (const std::string_view name = GetParam(); name == "q5_0" || name == "q4_k" || name == "mix")
+    expect_bits_of_file(test::demo_model());
   const test::TemporaryFolder folder;
   test::wide_llama().write(folder.path() / "m");
   expect_bits_of_file(folder.path() / "m");

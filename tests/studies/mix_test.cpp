@@ -194,8 +194,8 @@ TEST(Mix, IsTheSameWhateverTextIsHeldOut) {
                            .most_exchanges = 0};
   const auto chosen_by = std::span(ids).first(150);
   const Mix first = find_mix(model, chosen_by, chosen_by, options);
-  for (std::size_t at = 150; at < 300; at += 15) {
-    const Mix mix = find_mix(model, chosen_by, std::span(ids).subspan(at, 15), options);
+  for (std::size_t at = 150; at < 300; at += 30) {
+    const Mix mix = find_mix(model, chosen_by, std::span(ids).subspan(at, 30), options);
     EXPECT_EQ(mix.chosen.choice, first.chosen.choice) << at;
     EXPECT_EQ(mix.together.uniform_instead, first.together.uniform_instead) << at;
   }
@@ -204,12 +204,12 @@ TEST(Mix, IsTheSameWhateverTextIsHeldOut) {
 // Scores of two tokens choose at random; all parts together, on the text that is looked at here too, do not.
 TEST(Mix, IsNeverWorseThanAUniformFormatWithinItsLimit) {
   ItemExchange model(loaded_for_mix(test::demo_model()));
-  const std::vector<TokenId> ids = text_for_mix(model.base(), 300);
+  const std::vector<TokenId> ids = text_for_mix(model.base(), 200);
   std::size_t replaced = 0;
   const double nf4 = bytes_with(model, "", formats::kNf4, formats::kNf4),
                int8 = bytes_with(model, "", formats::kInt8, formats::kInt8);
-  for (const double bound : {nf4, 1.3 * nf4, int8, 1.2 * int8})
-    for (const std::int64_t tokens : {2, 3, 5}) {
+  for (const double bound : {1.3 * nf4, int8, 1.2 * int8})
+    for (const std::int64_t tokens : {2, 5}) {
       const Mix mix = find_mix(model, ids, ids,
                                {.candidates = {formats::kFp4, formats::kNf4, formats::kInt8},
                                 .limit = {"memory", bound},

@@ -44,7 +44,7 @@ std::string mask_of(const std::vector<int>& processors) {
     digits[digit] = static_cast<char>(digits[digit] | 1 << processor % 4);
   }
   std::reverse(digits.begin(), digits.end());
-  for (char& digit : digits) digit = "0123456789abcdef"[static_cast<std::size_t>(digit)];
+  for (char& digit : digits) digit = "0123456789abcdef"[static_cast<unsigned char>(digit)];
   return "0x" + digits;
 }
 

@@ -89,7 +89,7 @@ LocalExperiment::LocalExperiment(LocalExperiment&&) noexcept = default;
 LocalExperiment& LocalExperiment::operator=(LocalExperiment&&) noexcept = default;
 LocalExperiment::~LocalExperiment() = default;
 
-LocalExperiment::LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline,
+LocalExperiment::LocalExperiment(const std::vector<std::string>& candidates, const RunConfig& baseline,
                                  SweepOptions sweep) {
   ShouldStop should_stop = sweep.should_stop;
   context_.common = context_.baseline = baseline;

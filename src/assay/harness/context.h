@@ -74,7 +74,8 @@ class LocalExperiment {
  public:
   explicit LocalExperiment(const LoadedModel& loaded, SweepOptions sweep = {});
   // Loads other configurations from the same candidates when a study asks for them.
-  LocalExperiment(std::vector<std::string> candidates, const RunConfig& baseline, SweepOptions sweep = {});
+  LocalExperiment(const std::vector<std::string>& candidates, const RunConfig& baseline,
+                  SweepOptions sweep = {});
   LocalExperiment(LocalExperiment&&) noexcept;
   LocalExperiment& operator=(LocalExperiment&&) noexcept;
   ~LocalExperiment();
