@@ -101,6 +101,31 @@ TEST(TableLimits, HeadsAreShortenedBeforeColumnsGo) {
   EXPECT_EQ(head_at(11), "name   a");
 }
 
+// Before columns go, and only where several texts share it.
+TEST(TableLimits, ASharedEndingIsSaidOnce) {
+  Table table{{"Precision"}, {false}, {}};
+  table.add_column("PPL", true, 1);
+  table.rows = {{"as stored", "1"}, {"nf4 of dequantized weights", "2"}, {"fp4 of dequantized weights", "3"}};
+  EXPECT_EQ(to_text(table, 31),
+            "Precision                   PPL\n"
+            "--------------------------  ---\n"
+            "as stored                     1\n"
+            "nf4 of dequantized weights    2\n"
+            "fp4 of dequantized weights    3\n");
+  EXPECT_EQ(to_text(table, 30),
+            "Precision  PPL\n"
+            "---------  ---\n"
+            "as stored    1\n"
+            "nf4 *        2\n"
+            "fp4 *        3\n"
+            "* of dequantized weights\n");
+  EXPECT_TRUE(to_text(table, 20).ends_with("3\n* of dequantized ...\n")) << to_text(table, 20);
+  table.rows.pop_back();
+  EXPECT_EQ(to_text(table, 30).find('*'), std::string::npos);
+  table.rows = {{"as stored", "1"}, {"nf4 of dequan", "2"}, {"fp4 of dequan", "3"}};
+  EXPECT_EQ(to_text(table, 16).find('*'), std::string::npos) << "too short to be worth it";
+}
+
 TEST(TableLimits, CellsAreShownAndNotObeyed) {
   EXPECT_EQ(to_text({{"h\x1b"}, {false}, {{"a\nb"}}}), "h\\x1b\n-----\na\\nb\n");
   EXPECT_EQ(to_markdown({{"a*", "b"}, {false, true}, {{"x_", "1"}, {"y", "2"}}}),

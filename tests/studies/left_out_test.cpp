@@ -78,7 +78,7 @@ TEST(LeftOutOfAChoice, NamesWhatTheOthersHaveLessOf) {
   chosen.once = {"lengths, a", "lengths, b"};
   EXPECT_EQ(less(),
             "processes beyond the first 2 (a verdict takes 3), runs beyond the first 2 in each process, new "
-            "tokens beyond the first 16 and further runs of a and b");
+            "tokens beyond the first 16 and further runs of 'a' and 'b'");
 }
 
 }  // namespace

@@ -17,10 +17,34 @@ std::string aligned(const std::string& text, std::size_t width, bool is_number) 
   return is_number ? blanks + text : text + blanks;
 }
 
+// The ending, from a blank on, that texts of the first column have in common and that takes most room there;
+// empty where it is short or only one has it.
+std::string shared_ending(const std::vector<std::vector<std::string>>& rows) {
+  constexpr std::size_t kShortest = 12;
+  std::string best;
+  std::size_t most = 0;
+  for (const auto& row : rows) {
+    const std::string& text = row.front();
+    for (std::size_t at = text.find(' ', 1); at != std::string::npos && text.size() - at >= kShortest;
+         at = text.find(' ', at + 1)) {
+      const std::string ending = text.substr(at);
+      const auto count =
+          static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), [&](const auto& other) {
+            return other.front().size() > ending.size() && other.front().ends_with(ending);
+          }));
+      if (count < 2 || count * ending.size() <= most) continue;
+      most = count * ending.size();
+      best = ending;
+    }
+  }
+  return best;
+}
+
 // Lays a table out in so many columns of a terminal.
 class TextTable {
  public:
-  TextTable(const Table& table, std::size_t width) : table_(table), width_(width), head_(table.head) {
+  TextTable(const Table& table, std::size_t width)
+      : table_(table), width_(width), head_(table.head), rows_(table.rows) {
     for (std::size_t j = 0; j < head_.size(); ++j) kept_.push_back(j);
     measure();
     if (width_ == 0) return;
@@ -29,6 +53,7 @@ class TextTable {
         if (!table.short_head[j].empty()) head_[j] = table.short_head[j];
       measure();
     }
+    if (total() > width_) shorten_endings();
     while (total() > width_ && drop_one()) {
     }
     lengthen_heads();
@@ -40,8 +65,8 @@ class TextTable {
     std::string rule;
     for (const std::size_t j : kept_) rule += (rule.empty() ? "" : "  ") + std::string(widths_[j], '-');
     std::string all = line(head_) + rule.substr(0, width_ == 0 ? rule.size() : width_) + "\n";
-    for (const auto& row : table_.rows) all += line(row);
-    return all;
+    for (const auto& row : rows_) all += line(row);
+    return ending_.empty() ? all : all + limited("*" + terminal_text(ending_)) + "\n";
   }
 
  private:
@@ -59,11 +84,21 @@ class TextTable {
     }
   }
 
+  // What several labels end with is said once, below the table.
+  void shorten_endings() {
+    ending_ = shared_ending(rows_);
+    if (ending_.empty()) return;
+    for (auto& row : rows_)
+      if (std::string& text = row.front(); text.size() > ending_.size() && text.ends_with(ending_))
+        text.replace(text.size() - ending_.size(), std::string::npos, " *");
+    measure();
+  }
+
   void measure() {
     widths_.clear();
     for (std::size_t j = 0; j < head_.size(); ++j) {
       std::size_t widest = display_width(terminal_text(head_[j]));
-      for (const auto& row : table_.rows) widest = std::max(widest, display_width(terminal_text(row[j])));
+      for (const auto& row : rows_) widest = std::max(widest, display_width(terminal_text(row[j])));
       widths_.push_back(widest);
     }
   }
@@ -119,6 +154,8 @@ class TextTable {
   const Table& table_;
   const std::size_t width_;
   std::vector<std::string> head_;
+  std::vector<std::vector<std::string>> rows_;
+  std::string ending_;  // that a star stands for; empty: none does
   std::vector<std::size_t> kept_, widths_;
 };
 

@@ -20,7 +20,8 @@ struct Table {
   void add_column(std::string title, bool has_numbers, int column_rank = 0, std::string short_title = "");
 };
 
-// A table that is still too wide once columns are gone has the widest of its texts cut. `width` 0: any width.
+// A table that is too wide says once, below it, what several texts of its first column end with, before
+// columns go; one that is still too wide then has the widest of its texts cut. `width` 0: any width.
 std::string to_text(const Table& table, std::size_t width = 0);
 std::string to_markdown(const Table& table);
 std::string table_svg(const Table& table);

@@ -94,7 +94,7 @@ void add_less(const CostedStudy& study, const ChosenStudy& chosen, double other_
   if (chosen.most_tokens) parts.push_back(beyond("new tokens", *chosen.most_tokens));
   std::vector<std::string> once;
   for (const CostedCase& c : study.cases)
-    if (chosen.once.count(c.key) > 0) once.push_back(c.label);
+    if (chosen.once.count(c.key) > 0) once.push_back(fmt::format("'{}'", c.label));
   if (!once.empty()) parts.push_back(fmt::format("further runs of {}", all_of(once)));
   if (parts.empty()) return;
   all.push_back({.study = study.name,
