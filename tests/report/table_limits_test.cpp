@@ -122,8 +122,11 @@ TEST(TableLimits, ASharedEndingIsSaidOnce) {
   EXPECT_TRUE(to_text(table, 20).ends_with("3\n* of dequantized ...\n")) << to_text(table, 20);
   table.rows.pop_back();
   EXPECT_EQ(to_text(table, 30).find('*'), std::string::npos);
-  table.rows = {{"as stored", "1"}, {"nf4 of dequan", "2"}, {"fp4 of dequan", "3"}};
+  table.rows = {{"as stored", "1"}, {"nf4 of dequantized", "2"}, {"fp4 of dequantized", "3"}};
   EXPECT_EQ(to_text(table, 16).find('*'), std::string::npos) << "too short to be worth it";
+  table.rows = {
+      {std::string(26, 'x'), "1"}, {"nf4 of dequantized weights", "2"}, {"fp4 of dequantized weights", "3"}};
+  EXPECT_EQ(to_text(table, 16).find('*'), std::string::npos) << "another text is as wide";
 }
 
 TEST(TableLimits, CellsAreShownAndNotObeyed) {

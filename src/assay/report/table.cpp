@@ -20,7 +20,7 @@ std::string aligned(const std::string& text, std::size_t width, bool is_number) 
 // The ending, from a blank on, that texts of the first column have in common and that takes most room there;
 // empty where it is short or only one has it.
 std::string shared_ending(const std::vector<std::vector<std::string>>& rows) {
-  constexpr std::size_t kShortest = 12;
+  constexpr std::size_t kShortest = 16;
   std::string best;
   std::size_t most = 0;
   for (const auto& row : rows) {
@@ -88,9 +88,14 @@ class TextTable {
   void shorten_endings() {
     ending_ = shared_ending(rows_);
     if (ending_.empty()) return;
+    const std::size_t before = widths_.front();
     for (auto& row : rows_)
       if (std::string& text = row.front(); text.size() > ending_.size() && text.ends_with(ending_))
         text.replace(text.size() - ending_.size(), std::string::npos, " *");
+    measure();
+    if (widths_.front() < before) return;
+    rows_ = table_.rows;  // another text is as wide
+    ending_.clear();
     measure();
   }
 
