@@ -24,7 +24,6 @@
 #include "assay/model/families/families.h"
 #include "assay/model/forward.h"
 #include "assay/model/model.h"
-#include "assay/model/stored_quantization.h"
 #include "assay/quant/four_bit.h"
 #include "assay/quant/int8.h"
 #include "assay/quant/quantizer.h"
@@ -133,14 +132,7 @@ class Job {
   }
 
   Plan checked_plan(const std::string& candidate) const {
-    if (const auto stored = stored_precision(*source_, spec_)) {
-      const auto weights = source_->quantized_weights();
-      throw Error("{}: the model is quantized already, {}{}", candidate, stored->name,
-                  weights != nullptr && weights->method().can_be_read_as_numbers
-                      ? "; --precision bfloat16 writes a folder of its dequantized weights, which can be "
-                        "quantized again"
-                      : "");
-    }
+    check_unquantized(candidate, spec_, *source_);
     Plan plan = plan_forward(spec_, precision_);
     check_tensors(spec_, precision_, *source_);
     if (coverage_of(plan).quantized == 0)

@@ -19,6 +19,17 @@ void check_writable(const ModelSpec& spec, const ModelSource& source) {
         source.path().string());
 }
 
+void check_unquantized(const std::string& candidate, const ModelSpec& spec, const ModelSource& source) {
+  const auto stored = stored_precision(source, spec);
+  if (!stored) return;
+  const auto weights = source.quantized_weights();
+  throw Error("{}: the model is quantized already, {}{}", candidate, stored->name,
+              weights != nullptr && weights->method().can_be_read_as_numbers
+                  ? "; --precision bfloat16 writes a folder of its dequantized weights, which can be "
+                    "quantized again"
+                  : "");
+}
+
 void check_readable_as_numbers(const std::string& candidate, const ModelSpec& spec,
                                const ModelSource& source) {
   const auto stored = stored_precision(source, spec);
