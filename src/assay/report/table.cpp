@@ -1,6 +1,8 @@
 #include "assay/report/table.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "assay/base/format.h"
@@ -21,23 +23,21 @@ std::string aligned(const std::string& text, std::size_t width, bool is_number) 
 // empty where it is short or only one has it.
 std::string shared_ending(const std::vector<std::vector<std::string>>& rows) {
   constexpr std::size_t kShortest = 16;
-  std::string best;
-  std::size_t most = 0;
+  std::map<std::string_view, std::size_t> counts;
   for (const auto& row : rows) {
-    const std::string& text = row.front();
-    for (std::size_t at = text.find(' ', 1); at != std::string::npos && text.size() - at >= kShortest;
-         at = text.find(' ', at + 1)) {
-      const std::string ending = text.substr(at);
-      const auto count =
-          static_cast<std::size_t>(std::count_if(rows.begin(), rows.end(), [&](const auto& other) {
-            return other.front().size() > ending.size() && other.front().ends_with(ending);
-          }));
-      if (count < 2 || count * ending.size() <= most) continue;
-      most = count * ending.size();
-      best = ending;
-    }
+    const std::string_view text = row.front();
+    for (std::size_t at = text.find(' ', 1); at < text.size() && text.size() - at >= kShortest;
+         at = text.find(' ', at + 1))
+      ++counts[text.substr(at)];
   }
-  return best;
+  std::string_view best;
+  std::size_t most = 0;
+  for (const auto& [ending, count] : counts) {
+    if (count < 2 || count * ending.size() <= most) continue;
+    most = count * ending.size();
+    best = ending;
+  }
+  return std::string(best);
 }
 
 // Lays a table out in so many columns of a terminal.
