@@ -6,7 +6,8 @@ if(NOT names)
 endif()
 
 # Those that take longest start first, so that none is left to run alone at the end.
-set(longest Isas/GeneratorTest OfFamilies/FamilyModel OfFamilies/CudaModel Cases/CudaPrecision Precisions/NonFiniteModel SharedDemoModel CliSweep CliStreams CliCalibration
+set(longest All/BlockFormats Mix CudaGraphProfile Formats/CudaGroupedModel HeldDivergence CudaTunedPrograms CudaStepPrograms
+  Isas/GeneratorTest OfFamilies/FamilyModel OfFamilies/CudaModel Cases/CudaPrecision Precisions/NonFiniteModel SharedDemoModel CliSweep CliStreams CliCalibration
   RunQuantizationExercise KvCache Calibrate Isas/AttentionKernelTest Isas/NonFiniteKernelTest Isas/KernelTest
   CliRunReport CliBench CliBadOutput Outliers CliQuantize Cases/Int8Folder CheckpointLimits TokenizerLoad
   TokenizerVariants Levels/EqualConfigurations)
@@ -22,7 +23,7 @@ foreach(name ${names})
   # a simulation.
   set(labels "")
   if(name MATCHES "^Cli" AND NOT name MATCHES "^Cli(Bad|NonFinite|FullDisk|HubCache)" OR
-      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|Levels/|PairedShift|Cases/CudaLibraryModel|Cases/CudaPrecision|CudaLibrary$|Cases/Int8Folder|Precisions/NonFiniteModel|DemoModel$|Outliers$|StaticPtq$|All/Longrope$|TokenizerVariants$|OfFamilies/CudaModel$|OfFamilies/FamilyModel$|CudaSteps$|Generator$|Tuning$)")
+      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|Levels/|PairedShift|Cases/CudaLibraryModel|Cases/CudaPrecision|CudaLibrary$|Cases/Int8Folder|Precisions/NonFiniteModel|DemoModel$|Outliers$|StaticPtq$|All/Longrope$|TokenizerVariants$|OfFamilies/CudaModel$|OfFamilies/FamilyModel$|CudaSteps$|Generator$|Tuning$|Mix$)")
     set(labels "LABELS end_to_end")
   endif()
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"
