@@ -129,6 +129,12 @@ TEST_F(ScorerTest, RefusesWhatCannotBeScored) {
   for (const int context : {65, 1, 0}) EXPECT_THROW(run(ids_, context, {}), FieldError) << context;
   for (const int stride : {21, 0, -1}) EXPECT_THROW(run(ids_, 20, stride), FieldError) << stride;
   EXPECT_THROW(score(model_.program(), ids_, {.batch = 0}), FieldError);
+  // Before the first window is computed.
+  ids_.back() = 101;
+  const auto on_progress = [](std::int64_t done, std::int64_t) { EXPECT_EQ(done, 0); };
+  EXPECT_THROW(
+      score(model_.program(), ids_, {.context = 20, .stride = 20, .batch = 1, .on_progress = on_progress}),
+      Error);
 }
 
 }  // namespace

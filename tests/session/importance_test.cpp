@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/format.h"
 #include "assay/checkpoint/gguf_file.h"
 #include "assay/generate/steps.h"
 #include "assay/model/model.h"
@@ -53,6 +54,23 @@ TEST(ImportanceOfInputs, IsTheMeanSquareOfEachColumn) {
       for (std::size_t k = 0; k < columns.size(); ++k)
         EXPECT_NEAR(columns[k], wanted[weight][k], 1e-4 * (1e-3 + wanted[weight][k])) << weight << ' ' << k;
     }
+  }
+}
+
+TEST(ImportanceOfInputs, RefusesIdsOutsideTheVocabulary) {
+  const auto source = open_source(test::model_fixture("base"));
+  const auto backend = test::cpu_backend(best_usable_isa(), 1);
+  for (const TokenId id : {-1, 101}) {
+    const std::vector<TokenId> ids = {3, id, 5};
+    std::string said = "no error";
+    try {
+      measure_importance(*source, *backend, ids);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    EXPECT_NE(said.find(fmt::format("token id {} is outside the model's vocabulary of 101", id)),
+              std::string::npos)
+        << said;
   }
 }
 
