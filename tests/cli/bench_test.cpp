@@ -284,6 +284,22 @@ TEST(CliBench, AModelWithoutATokenizerIsMeasured) {
   EXPECT_NE(result.out.find("pp4 @ d12"), std::string::npos) << result.out;
 }
 
+// What is wrong with a model's files is so for every test.
+TEST(CliBench, AWarningIsSaidOnce) {
+  const TemporaryFolder folder;
+  const std::string model = folder / "model";
+  copy_model_fixture("with_tokenizer", model);
+  write_file(model + "/tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer"})");
+  const ProgramResult all = run_program({"bench", model, "-p", "8,16", "-n", "4", "-r", "2", "-t", "1"});
+  expect_success(all);
+  const std::size_t at = all.err.find("BertTokenizer");
+  ASSERT_NE(at, std::string::npos) << all.err;
+  EXPECT_EQ(all.err.find("BertTokenizer", at + 1), std::string::npos) << all.err;
+  EXPECT_EQ(all.err.find("warning: " + model), all.err.rfind("warning: ", at)) << all.err;
+  const ProgramResult one = run_program({"bench", model, "-p", "0", "-n", "4", "-r", "2", "-t", "1"});
+  EXPECT_NE(one.err.find("warning: tg4: " + model), std::string::npos) << one.err;
+}
+
 TEST(CliBench, BadFlags) {
   expect_failure(bench({"-r", "0"}), 2, {"--repeats", "0"});
   expect_failure(bench({"-t", "0"}), 2, {"--threads", "0"});

@@ -175,6 +175,26 @@ std::string text_of(const std::string& format, const std::vector<BenchRow>& rows
   return llama_bench_of(rows);
 }
 
+// Each sentence once, behind the tests that it is said of, unless it is said of all.
+std::vector<std::string> warnings_of(const std::vector<BenchRow>& rows) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> tests_of;
+  for (const BenchRow& row : rows)
+    for (const Warning& warning : row.warnings) {
+      const std::string sentence = report::sentence_of(warning);
+      auto at = std::find_if(tests_of.begin(), tests_of.end(),
+                             [&](const auto& each) { return each.first == sentence; });
+      if (at == tests_of.end()) at = tests_of.insert(at, {sentence, {}});
+      at->second.push_back(row.test);
+    }
+  std::vector<std::string> all;
+  for (auto& [sentence, tests] : tests_of) {
+    const bool is_of_all = rows.size() > 1 && tests.size() == rows.size();
+    tests.erase(std::unique(tests.begin(), tests.end()), tests.end());
+    all.push_back(is_of_all ? sentence : fmt::format("{}: {}", fmt::join(tests, ", "), sentence));
+  }
+  return all;
+}
+
 void show(const ResultSet& results, const BenchFlags& flags) {
   const std::vector<BenchRow> rows = bench_rows(results.rows, results.model);
   const std::string format = flags.measure.output.is_json ? "json" : flags.format;
@@ -183,9 +203,7 @@ void show(const ResultSet& results, const BenchFlags& flags) {
   else
     answer(text_of(format, rows));
   if (!flags.measure.output.is_quiet)
-    for (const BenchRow& row : rows)
-      for (const Warning& warning : row.warnings)
-        note(fmt::format("warning: {}: {}", row.test, report::sentence_of(warning)));
+    for (const std::string& warning : warnings_of(rows)) note("warning: " + warning);
   if (results.status == RunStatus::interrupted)
     note("interrupted: tests that are not listed were not measured, or not to their end");
 }
