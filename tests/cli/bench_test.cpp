@@ -8,6 +8,7 @@
 #include "support/program.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
+#include "support/wide_model.h"
 
 namespace assay::test {
 namespace {
@@ -296,6 +297,11 @@ TEST(CliBench, AWarningIsSaidOnce) {
   ASSERT_NE(at, std::string::npos) << all.err;
   EXPECT_EQ(all.err.find("BertTokenizer", at + 1), std::string::npos) << all.err;
   EXPECT_EQ(all.err.find("warning: " + model), all.err.rfind("warning: ", at)) << all.err;
+  // Of two of four rows: their tests, each once.
+  wide_llama(96).write(folder.path() / "wide");
+  const ProgramResult some = run_program({"bench", folder / "wide", "--precision", "float32,q4_k", "-p",
+                                          "8,4", "-n", "0", "-r", "2", "-t", "1"});
+  EXPECT_NE(some.err.find("warning: pp8, pp4: 1 of "), std::string::npos) << some.err;
   const ProgramResult one = run_program({"bench", model, "-p", "0", "-n", "4", "-r", "2", "-t", "1"});
   EXPECT_NE(one.err.find("warning: tg4: " + model), std::string::npos) << one.err;
 }

@@ -238,6 +238,9 @@ TEST(ResultTables, KeepQualityWhereTheyAreNarrow) {
                 (has_all(width, {"PPL"}) || has_all(width, {"Perplexity"})))
         << head_at(width);
   EXPECT_TRUE(has_all(80, {"vs. float32", "PPL"})) << head_at(80);
+  // Beside a verdict whose interval has two ends of its own the head of the weights is shortened too.
+  results.comparisons[0].interval = statistics::Interval{0.2512, 0.6634, 0.95};
+  EXPECT_TRUE(has_all(80, {"Size (MiB)", "vs. float32", "PPL"})) << head_at(80);
   // What has room keeps its whole name.
   EXPECT_TRUE(has_all(200, {"vs. float32", "Perplexity", "KL (nats)", "Accuracy (%)"})) << head_at(200);
   const std::string wide = head_at(200);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <any>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
@@ -177,22 +178,20 @@ std::string text_of(const std::string& format, const std::vector<BenchRow>& rows
 
 // Each sentence once, behind the tests that it is said of, unless it is said of all.
 std::vector<std::string> warnings_of(const std::vector<BenchRow>& rows) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> tests_of;
+  std::vector<std::string> sentences;
+  std::map<std::string, std::vector<std::string>> tests_of;
+  std::map<std::string, std::size_t> counts;
   for (const BenchRow& row : rows)
     for (const Warning& warning : row.warnings) {
       const std::string sentence = report::sentence_of(warning);
-      auto at = std::find_if(tests_of.begin(), tests_of.end(),
-                             [&](const auto& each) { return each.first == sentence; });
-      if (at == tests_of.end()) at = tests_of.insert(at, {sentence, {}});
-      at->second.push_back(row.test);
+      if (counts[sentence]++ == 0) sentences.push_back(sentence);
+      std::vector<std::string>& tests = tests_of[sentence];
+      if (std::find(tests.begin(), tests.end(), row.test) == tests.end()) tests.push_back(row.test);
     }
-  std::vector<std::string> all;
-  for (auto& [sentence, tests] : tests_of) {
-    const bool is_of_all = rows.size() > 1 && tests.size() == rows.size();
-    tests.erase(std::unique(tests.begin(), tests.end()), tests.end());
-    all.push_back(is_of_all ? sentence : fmt::format("{}: {}", fmt::join(tests, ", "), sentence));
-  }
-  return all;
+  for (std::string& sentence : sentences)
+    if (rows.size() == 1 || counts[sentence] < rows.size())
+      sentence = fmt::format("{}: {}", fmt::join(tests_of[sentence], ", "), sentence);
+  return sentences;
 }
 
 void show(const ResultSet& results, const BenchFlags& flags) {

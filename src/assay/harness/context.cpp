@@ -285,12 +285,8 @@ std::function<std::vector<std::string>()> once_asked_for(std::shared_ptr<MemoryP
 
 ContextModel context_model(const OpenedModel& model, bool needs_tokenizer) {
   const bool is_quantized = stored_precision(*model.source, model.spec).has_value();
-  return {model.name,
-          model.source,
-          tokenizer_of(*model.source, needs_tokenizer),
-          model.spec.context,
-          is_quantized,
-          is_quantized && model.source->quantized_weights()->method().can_be_read_as_numbers};
+  return {model.name,         model.source, tokenizer_of(*model.source, needs_tokenizer),
+          model.spec.context, is_quantized, is_quantized && can_be_dequantized(*model.source)};
 }
 
 bool is_on_gpu(const RunConfig& configuration) {

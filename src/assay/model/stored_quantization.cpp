@@ -126,4 +126,9 @@ std::optional<Precision> stored_precision(const ModelSource& source, const Model
   return precision;
 }
 
+bool can_be_dequantized(const ModelSource& source) {
+  const auto weights = source.quantized_weights();
+  return weights != nullptr && weights->method().can_be_read_as_numbers;
+}
+
 }  // namespace assay

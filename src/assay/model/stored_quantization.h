@@ -18,6 +18,10 @@ namespace assay {
 // is not supported, and where a source says that it is quantized and nothing is.
 std::optional<Precision> stored_precision(const ModelSource& source, const ModelSpec& spec);
 
+// Whether it has weights that are stored quantized and can be read as numbers, from which another precision
+// can be made: GGUF's blocks.
+bool can_be_dequantized(const ModelSource& source);
+
 // What an int8 checkpoint keeps of its calibration, by the plan's weights that are stored quantized: codes of
 // inputs where the precision has them calibrated, the factors of SmoothQuant where it smooths; no ranges.
 // Throws Error naming file and tensor where one is missing, of another type or size, not finite, or a scale

@@ -22,9 +22,8 @@ void check_writable(const ModelSpec& spec, const ModelSource& source) {
 void check_unquantized(const std::string& candidate, const ModelSpec& spec, const ModelSource& source) {
   const auto stored = stored_precision(source, spec);
   if (!stored) return;
-  const auto weights = source.quantized_weights();
   throw Error("{}: the model is quantized already, {}{}", candidate, stored->name,
-              weights != nullptr && weights->method().can_be_read_as_numbers
+              can_be_dequantized(source)
                   ? "; --precision bfloat16 writes a folder of its dequantized weights, which can be "
                     "quantized again"
                   : "");
@@ -33,8 +32,7 @@ void check_unquantized(const std::string& candidate, const ModelSpec& spec, cons
 void check_readable_as_numbers(const std::string& candidate, const ModelSpec& spec,
                                const ModelSource& source) {
   const auto stored = stored_precision(source, spec);
-  const auto weights = source.quantized_weights();
-  if (stored && !(weights != nullptr && weights->method().can_be_read_as_numbers))
+  if (stored && !can_be_dequantized(source))
     throw Error(
         "{}: the model is quantized already, {}: expected one in float32, float16 or bfloat16, or a "
         "GGUF file",

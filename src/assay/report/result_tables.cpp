@@ -56,7 +56,10 @@ int rank_in(const Metric& m, Scenario scenario) {
 
 // In a table that is too wide otherwise.
 std::string short_head_of(const Metric& m) {
-  return m.tag == "perplexity" ? "PPL" : m.tag == "accuracy" ? "Acc. (%)" : "";
+  return m.tag == "perplexity"               ? "PPL"
+         : m.tag == "accuracy"               ? "Acc. (%)"
+         : m.tag == "resident_weights_bytes" ? "Size (MiB)"
+                                             : "";
 }
 
 // Adds a column for the metric, and one for its interval, where a row has them.

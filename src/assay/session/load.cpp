@@ -122,7 +122,7 @@ LoadedModel load_on(const std::shared_ptr<const ModelSource>& source, const std:
   loaded.id = id;
   loaded.dtype_label = run.dtype.label;
   if (!precision.is_stored && stored_precision(*source, spec))
-    loaded.dtype_label += " of dequantized weights";
+    loaded.dtype_label += field("dequantized").label(run.asked);
   add_warnings(loaded, run, *backend);
   choose_pad_token(loaded, *source);
   return loaded;

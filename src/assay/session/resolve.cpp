@@ -142,8 +142,7 @@ ResolvedRun resolve(ResolvedRun run, const ModelSource& source, const ModelSpec&
                     const std::string& candidate) {
   std::optional<Precision> stored = stored_precision(source, spec);
   // Blocks that stand for numbers are quantized anew where another precision is asked for.
-  const auto weights = source.quantized_weights();
-  if (stored && is_precision_named(run.asked) && weights->method().can_be_read_as_numbers) return run;
+  if (stored && is_precision_named(run.asked) && can_be_dequantized(source)) return run;
   if (stored) {
     check_asked(run.asked, *stored, candidate);
     run.dtype = {*stored, stored->name, {}};

@@ -92,7 +92,7 @@ void TextThroughModel::run(Section section, const std::function<void(const Read&
     used.assign(ids_.begin(), ids_.end());
     std::sort(used.begin(), used.end());
     used.erase(std::unique(used.begin(), used.end()), used.end());
-    require_tokens(used);
+    check_token_ids(whole_, std::array{used.front(), used.back()});
     for (std::size_t i = 0; i < rows.size(); ++i)
       rows[i] = static_cast<TokenId>(std::lower_bound(used.begin(), used.end(), ids_[i]) - used.begin());
     WeightSpec& spec = plan.weights[static_cast<std::size_t>(table)];
@@ -134,10 +134,6 @@ void TextThroughModel::read(const InputObserver& observer) {
     run_in_steps(*program_, *cache, std::span(&item, 1), [](std::span<const StepPart>) {});
   }
   program_->observe_inputs({});
-}
-
-void TextThroughModel::require_tokens(const std::vector<TokenId>& used) const {
-  check_token_ids(whole_, std::array{used.front(), used.back()});
 }
 
 Importance measure_importance(const ModelSource& source, Backend& backend, std::span<const TokenId> ids,

@@ -38,7 +38,6 @@ class TextThroughModel {
  private:
   void run(Section section, const std::function<void(const Read&)>& on_section);
   void read(const InputObserver& observer);
-  void require_tokens(const std::vector<TokenId>& used) const;
 
   const ModelSource& source_;
   Backend& backend_;

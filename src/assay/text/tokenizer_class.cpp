@@ -245,8 +245,8 @@ void set_class_rules(const std::string& name, const TokenizerFiles& files, Token
     if (const auto steps = left_out_steps(name, *files.tokenizer); !steps.empty())
       spec.warnings.push_back(
           fmt::format("{}: Transformers 5 reads it by the rules of {}, which leave out its pre_tokenizer {}: "
-                      "token ids are "
-                      "those of Transformers 5, and may differ from those that the model was trained with",
+                      "token ids are those of Transformers 5, and may differ from those that the model was "
+                      "trained with",
                       files.tokenizer->where, name, types_of(steps)));
   const bool has_rules = is_among(name, kUnknownRules) || is_among(name, kByteLevel) ||
                          name == "GemmaTokenizer" || name == "CodeLlamaTokenizer" ||

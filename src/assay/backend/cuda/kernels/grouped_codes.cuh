@@ -2,7 +2,7 @@
 // book, which both types hold exactly.
 //
 // Of whole numbers two codes come out of a word by a shift and a mask, and become the mantissa of a number
-// whose last bit stands for 1: what is above the code is then taken off.
+// whose last bit stands for 1: what is above the code is then subtracted.
 #pragma once
 
 #include "assay/backend/cuda/kernels/linear.cuh"
@@ -101,7 +101,7 @@ struct IntegerCodes {
       return Type::sums(mantissa, less);
     }
   }
-  // bfloat16 has 7 bits for a mantissa: the eighth says which of two numbers is taken off, -128 or -256. All
+  // bfloat16 has 7 bits for a mantissa: the eighth says which of two numbers is added, -128 or -256. All
   // such codes stand for code - 128.
   static constexpr bool kHoldsEight = Type::kInteger == 0x6400U;
   ASSAY_DEVICE std::uint32_t eight_bits(std::uint32_t codes) const {
