@@ -297,7 +297,7 @@ TEST(CliBench, AWarningIsSaidOnce) {
   ASSERT_NE(at, std::string::npos) << all.err;
   EXPECT_EQ(all.err.find("BertTokenizer", at + 1), std::string::npos) << all.err;
   EXPECT_EQ(all.err.find("warning: " + model), all.err.rfind("warning: ", at)) << all.err;
-  // Of two of four rows: their tests, each once.
+  // What two of four rows have names their tests, each once.
   wide_llama(96).write(folder.path() / "wide");
   const ProgramResult some = run_program({"bench", folder / "wide", "--precision", "float32,q4_k", "-p",
                                           "8,4", "-n", "0", "-r", "2", "-t", "1"});
