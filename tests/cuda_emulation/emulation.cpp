@@ -59,8 +59,8 @@ std::byte* shared_memory = nullptr;
 
 namespace {
 
-constexpr std::uint32_t kWarp = 32, kWarpgroup = 128;
-constexpr std::size_t kStackBytes = 256 << 10;
+constexpr std::uint32_t kWarp = 32, kWarpgroup = 128, kMostThreads = 1024;
+constexpr std::size_t kStackBytes = 256 << 10, kFramesOfMain = 16 << 10;
 
 // ---- fibers
 // ------------------------------------------------------------------------------------------------
@@ -92,8 +92,10 @@ class Context {
 #endif
     }
 #if defined(__SANITIZE_ADDRESS__)
-    // What ran here before never returned: its frames would still be marked.
-    __asan_unpoison_memory_region(stack_, kStackBytes);
+    // The frames of what never returned would still be marked: one that ended left but those of fiber_main.
+    const std::size_t left = has_ended_ ? kFramesOfMain : kStackBytes;
+    __asan_unpoison_memory_region(static_cast<std::byte*>(stack_) + kStackBytes - left, left);
+    has_ended_ = false;
 #endif
 #if defined(__x86_64__)
     auto* top = reinterpret_cast<void**>(static_cast<std::byte*>(stack_) + kStackBytes);
@@ -112,6 +114,7 @@ class Context {
   // `ends`: this one does not go on.
   void switch_to(Context& to, [[maybe_unused]] bool ends = false) {
 #if defined(__SANITIZE_ADDRESS__)
+    has_ended_ = ends;
     __sanitizer_start_switch_fiber(ends ? nullptr : &asan_stack_,
                                    to.stack_ != nullptr ? to.stack_ : to.host_bottom_,
                                    to.stack_ != nullptr ? kStackBytes : to.host_size_);
@@ -153,6 +156,7 @@ class Context {
   void* asan_stack_ = nullptr;
   const void* host_bottom_ = nullptr;
   std::size_t host_size_ = 0;
+  bool has_ended_ = false;
 #endif
 #if defined(__SANITIZE_THREAD__)
   void* tsan_ = nullptr;
@@ -168,15 +172,10 @@ struct Copy {
   Allocation in;
 };
 
+enum class State : std::uint8_t { ready, at_barrier, at_warp_operation, at_warpgroup, ended };
+
 struct Thread {
   Context context;
-  enum class State : std::uint8_t {
-    ready,
-    at_barrier,
-    at_warp_operation,
-    at_warpgroup,
-    ended
-  } state = State::ready;
   WarpOperation operation{};
   std::uint64_t detail = 0;
   std::vector<Copy> uncommitted;
@@ -187,6 +186,7 @@ struct Thread {
 struct Warp {
   std::array<void*, kWarp> lanes{};
   std::uint32_t waiting = 0;
+  std::uint32_t first = 0;  // the thread that came first among those that wait
   std::uint32_t epoch = 1;  // it counts warp barriers
 };
 
@@ -230,7 +230,8 @@ struct Block {
   const char* kernel = "";
   LaunchShape shape;
   const std::function<void()>* body = nullptr;
-  std::deque<Thread> threads;  // as many as ever were needed
+  std::vector<Thread> threads = std::vector<Thread>(kMostThreads);
+  std::array<State, kMostThreads> states{};
   std::vector<Warp> warps;
   std::vector<Warpgroup> warpgroups;
   std::vector<Cell> cells;
@@ -259,7 +260,7 @@ void fiber_main() {
   } catch (...) {
     if (!block.fault) block.fault = std::current_exception();
   }
-  block.current().state = Thread::State::ended;
+  block.states[here.thread] = State::ended;
   ++block.ended;
   block.leave(true);
 }
@@ -268,14 +269,14 @@ std::string Block::who_waits() const {
   std::string text;
   for (std::uint32_t i = 0; i < shape.block && text.size() < 300; ++i) {
     const Thread& one = threads[i];
-    const Thread* before = i == 0 ? nullptr : &threads[i - 1];
-    if (before != nullptr && before->state == one.state &&
-        (one.state != Thread::State::at_warp_operation || before->operation == one.operation))
+    const State state = states[i];
+    if (i > 0 && states[i - 1] == state &&
+        (state != State::at_warp_operation || threads[i - 1].operation == one.operation))
       continue;
-    const char* what = one.state == Thread::State::at_barrier     ? "waits at a barrier"
-                       : one.state == Thread::State::ended        ? "has ended"
-                       : one.state == Thread::State::at_warpgroup ? block.warpgroups[i / kWarpgroup].what
-                                                                  : name_of(one.operation);
+    const char* what = state == State::at_barrier     ? "waits at a barrier"
+                       : state == State::ended        ? "has ended"
+                       : state == State::at_warpgroup ? block.warpgroups[i / kWarpgroup].what
+                                                      : name_of(one.operation);
     text += (text.empty() ? "from thread " : ", from ") + std::to_string(i) + " on: " + what;
   }
   return text;
@@ -285,7 +286,7 @@ void Block::run() {
   while (ended < shape.block) {
     bool any = false;
     for (std::uint32_t i = 0; i < shape.block; ++i) {
-      if (threads[i].state != Thread::State::ready) continue;
+      if (states[i] != State::ready) continue;
       any = true;
       here.thread = i;
       host.switch_to(threads[i].context);
@@ -294,7 +295,7 @@ void Block::run() {
     if (at_barrier == shape.block) {
       at_barrier = 0;
       ++epoch;
-      for (std::uint32_t i = 0; i < shape.block; ++i) threads[i].state = Thread::State::ready;
+      std::fill_n(states.begin(), shape.block, State::ready);
     } else if (!any) {
       here.thread = 0;
       fail("the block is stuck: " + who_waits());
@@ -309,7 +310,7 @@ void fail(const std::string& what) {
               here.block_z, here.thread, what);
 }
 void block_barrier() {
-  block.current().state = Thread::State::at_barrier;
+  block.states[here.thread] = State::at_barrier;
   ++block.at_barrier;
   block.leave();
 }
@@ -320,26 +321,21 @@ void warp_operation(WarpOperation what, std::uint64_t detail, void* mine, WarpFu
   Thread& me = block.current();
   me.operation = what;
   me.detail = detail;
-  if (warp.waiting > 0)
-    for (std::uint32_t i = first; i < first + kWarp; ++i) {
-      const Thread& other = block.threads[i];
-      if (other.state != Thread::State::at_warp_operation) continue;
-      if (other.operation != what || other.detail != detail)
-        fail(std::string("comes to ") + name_of(what) + ", and thread " + std::to_string(i) +
-             " of its warp to another operation, " + name_of(other.operation));
-      break;  // the others came to the same as that one
-    }
+  if (warp.waiting == 0) warp.first = here.thread;
+  // The others came to the same as the first.
+  if (const Thread& other = block.threads[warp.first]; other.operation != what || other.detail != detail)
+    fail(std::string("comes to ") + name_of(what) + ", and thread " + std::to_string(warp.first) +
+         " of its warp to another operation, " + name_of(other.operation));
   warp.lanes[here.thread - first] = mine;
   if (++warp.waiting < kWarp) {
-    me.state = Thread::State::at_warp_operation;
+    block.states[here.thread] = State::at_warp_operation;
     block.leave();
     return;
   }
   function(warp.lanes.data());
   warp.waiting = 0;
   if (what == WarpOperation::barrier) ++warp.epoch;
-  for (std::uint32_t i = first; i < first + kWarp; ++i)
-    if (i != here.thread) block.threads[i].state = Thread::State::ready;
+  std::fill_n(block.states.begin() + first, kWarp, State::ready);
 }
 
 void warpgroup_operation(const char* what, void* mine, const std::function<void(void* const*)>& function) {
@@ -353,14 +349,13 @@ void warpgroup_operation(const char* what, void* mine, const std::function<void(
   group.what = what;
   group.threads[here.thread - first] = mine;
   if (++group.waiting < kWarpgroup) {
-    block.current().state = Thread::State::at_warpgroup;
+    block.states[here.thread] = State::at_warpgroup;
     block.leave();
     return;
   }
   function(group.threads.data());
   group.waiting = 0;
-  for (std::uint32_t i = first; i < first + kWarpgroup; ++i)
-    if (i != here.thread) block.threads[i].state = Thread::State::ready;
+  std::fill_n(block.states.begin() + first, kWarpgroup, State::ready);
 }
 
 void check_shared(std::int64_t byte, std::int64_t bytes, std::int64_t alignment) {
@@ -435,14 +430,14 @@ void show_writes() {
 void begin_product_read(std::int64_t first, std::int64_t count) {
   for (std::int64_t i = first; i < first + count; ++i) {
     Cell& cell = block.cells[static_cast<std::size_t>(i)];
-    const std::string byte = "a product reads byte " + std::to_string(4 * i) + " of shared memory";
-    if (cell.is_copied) fail(byte + " before cp.async is waited for");
-    if (!cell.is_written) fail(byte + ", which nobody has written");
+    const auto byte = [&] { return "a product reads byte " + std::to_string(4 * i) + " of shared memory"; };
+    if (cell.is_copied) fail(byte() + " before cp.async is waited for");
+    if (!cell.is_written) fail(byte() + ", which nobody has written");
     const std::vector<std::uint32_t>& fences = block.threads[cell.writer].fences;
     if (cell.shown_from >= fences.size())
-      fail(byte + " before thread " + std::to_string(cell.writer) + " has shown it by fence_async_proxy()");
+      fail(byte() + " before thread " + std::to_string(cell.writer) + " has shown it by fence_async_proxy()");
     if (fences[cell.shown_from] >= block.epoch)
-      fail(byte + ", with no barrier behind the fence of thread " + std::to_string(cell.writer));
+      fail(byte() + ", with no barrier behind the fence of thread " + std::to_string(cell.writer));
     ++cell.products;
   }
 }
@@ -495,7 +490,7 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
   block.has_to_wait = has_to_wait;
   block.shape = shape;
   here = {};
-  if (shape.block == 0 || shape.block % kWarp != 0 || shape.block > 1024)
+  if (shape.block == 0 || shape.block % kWarp != 0 || shape.block > kMostThreads)
     fail("a launch of blocks of " + std::to_string(shape.block) +
          " threads; whole warps of 32 were expected, at most 1024 threads");
   if (shape.grid_x == 0 || shape.grid_y == 0 || shape.grid_z == 0 || shape.grid_x > 0x7fffffffU ||
@@ -503,7 +498,6 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
     fail("a grid of " + std::to_string(shape.grid_x) + " x " + std::to_string(shape.grid_y) + " x " +
          std::to_string(shape.grid_z) + " blocks, which no GPU launches");
   block.body = &thread;
-  while (block.threads.size() < shape.block) block.threads.emplace_back();
   block.warps.resize(shape.block / kWarp);
   block.warpgroups.resize((shape.block + kWarpgroup - 1) / kWarpgroup);
   const std::size_t cells = (shape.shared_bytes + 3) / 4;
@@ -522,11 +516,11 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
         for (Warpgroup& group : block.warpgroups) group = {};
         forget_products();
         block.cells.assign(cells, {});
+        std::fill_n(block.states.begin(), shape.block, State::ready);
         for (std::uint32_t i = 0; i < shape.block; ++i) {
           Thread& one = block.threads[i];
           one.context.reset();
           has_waited[i] = false;
-          one.state = Thread::State::ready;
           one.uncommitted.clear();
           one.copies.clear();
           one.fences.clear();

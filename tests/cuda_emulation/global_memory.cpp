@@ -58,13 +58,16 @@ void fail_access(const char* what, const Allocation& in, std::uintptr_t at, std:
 }
 
 void check_early(const Allocation& in, std::uintptr_t at, std::size_t bytes, bool writes) {
-  const std::string where =
-      "byte " + std::to_string(at - in.begin) + " of an allocation of " + std::to_string(in.end - in.begin);
-  if (writes) fail(where + " is written before the kernel in front was waited for, which may still read it");
+  const auto where = [&] {
+    return "byte " + std::to_string(at - in.begin) + " of an allocation of " +
+           std::to_string(in.end - in.begin);
+  };
+  if (writes)
+    fail(where() + " is written before the kernel in front was waited for, which may still read it");
   for (std::uintptr_t cell = (at - in.begin) / kWrittenCell;
        cell <= (at + bytes - 1 - in.begin) / kWrittenCell; ++cell)
     if (const std::uint32_t writer = in.writers[cell]; writer != 0 && writer >= first_running)
-      fail(where +
+      fail(where() +
            (writer == launch_number       ? ", which this launch writes,"
             : writer + 1 == launch_number ? ", which the kernel in front has written,"
                                           : ", which a kernel that may still run has written,") +
