@@ -39,6 +39,22 @@ TEST(VerdictCell, TellsTheIntervalAsFarAsItIsAsked) {
   EXPECT_EQ(verdict_cell(of_row("nf4", 1.01, Verdict::too_few)), "no verdict");
 }
 
+TEST(SharedSentences, NameTheModelThatIsStored) {
+  const std::vector<Comparison> all = {
+      of_row("nf4", 0.5, Verdict::lower, "total_latency_s", "as stored"),
+      of_row("int8", 0.25, Verdict::lower, "total_latency_s", "as stored"),
+      of_row("bfloat16", 0.8, Verdict::lower, "total_latency_s", "as stored")};
+  EXPECT_EQ(shared_sentences(all),
+            (Sentences{"All 3 are faster than the model as stored, from 1.25x (bfloat16) to 4x (int8)."}));
+  EXPECT_EQ(sentence_of(of_row("as stored", 1, Verdict::no_difference)),
+            "the model as stored equals float32 within 2 %: latency ratio 1");
+  EXPECT_TRUE(sentence_of(all[0]).starts_with("nf4 is 2x faster than the model as stored"))
+      << sentence_of(all[0]);
+  EXPECT_EQ(joined(Sentences{"as stored", "nf4 of dequantized weights"}),
+            "the model as stored and nf4 of dequantized weights");
+  EXPECT_EQ(in_sentence("as stored, batch 8"), "as stored, batch 8") << "another row's label";
+}
+
 TEST(SharedSentences, SayNothingOfWhatIsSeenAtOnce) {
   EXPECT_EQ(shared_sentences({}), Sentences{});
   const std::vector<Comparison> two = {of_row("a", 0.5, Verdict::lower), of_row("b", 2, Verdict::higher)};

@@ -264,6 +264,23 @@ Comparison loss_of(const std::string& subject, double low, double high, Verdict 
   return c;
 }
 
+TEST(Takeaways, NameTheModelThatIsStored) {
+  ResultSet results;
+  results.rows = {sized("as stored", 100), sized("nf4", 50)};
+  results.comparisons = {loss_of("nf4", 1.1, 1.2, Verdict::higher)};
+  results.comparisons[0].baseline = "as stored";
+  std::vector<std::string> all = test::takeaway_texts(results);
+  for (const std::string& text : test::recommendation_texts(results)) all.push_back(text);
+  ASSERT_GE(all.size(), 3U);
+  for (const std::string& text : all) {
+    if (const std::size_t at = text.find("as stored"); at != std::string::npos) {
+      EXPECT_EQ(text.rfind("the model ", at), at - 10) << text;
+    }
+  }
+  EXPECT_TRUE(test::recommendation_texts(results)[0].starts_with(
+      "For a small device, choose the model as stored, the baseline, "));
+}
+
 TEST(Takeaways, HoldTheirLimits) {
   ResultSet results;
   results.rows = {sized("base", 100), sized("a", 50), sized("b", 20)};

@@ -43,8 +43,10 @@ Sentences said(const TextDivergence& found) {
                                       prompt.equal_tokens == 1 ? "" : "s", repetition(prompt))
                         : fmt::format("prompt {} not at all{}", i + 1, repetition(prompt)));
   }
-  if (!has_diverged) return {fmt::format("{} does not diverge from the baseline's text.", found.subject)};
-  return {fmt::format("{} diverges from the baseline's text: {}.", found.subject, fmt::join(parts, ", "))};
+  if (!has_diverged)
+    return {fmt::format("{} does not diverge from the baseline's text.", in_sentence(found.subject))};
+  return {fmt::format("{} diverges from the baseline's text: {}.", in_sentence(found.subject),
+                      fmt::join(parts, ", "))};
 }
 
 // "rises in 2, stays within 2 % in 1".
@@ -112,8 +114,9 @@ Sentences said(const PaddingOverhead& found) {
   const double percent = found.computed_tokens > 0 ? 100 * static_cast<double>(found.padding_tokens) /
                                                          static_cast<double>(found.computed_tokens)
                                                    : 0;
-  return {fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %).", found.comparison.subject,
-                      found.padding_tokens, found.computed_tokens, percent)};
+  return {fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %).",
+                      in_sentence(found.comparison.subject), found.padding_tokens, found.computed_tokens,
+                      percent)};
 }
 
 Sentences said(const SlowerBatch& found) {
@@ -121,8 +124,8 @@ Sentences said(const SlowerBatch& found) {
 }
 
 Sentences said(const KvCacheSaving& found) {
-  std::string text = fmt::format("Keys and values in {} take {:.2f} times the memory of {}.", found.subject,
-                                 found.memory_ratio, found.baseline);
+  std::string text = fmt::format("Keys and values in {} take {:.2f} times the memory of {}.",
+                                 in_sentence(found.subject), found.memory_ratio, in_sentence(found.baseline));
   if (found.decode_step) text += fmt::format(" Decode steps: {}.", sentence_of(*found.decode_step));
   return {text};
 }
@@ -138,23 +141,24 @@ Sentences said(const ThreadChoice& found) {
       fmt::format("Use {}: {}", found.chosen,
                   found.is_fastest ? "this number is the fastest" : "no larger number is shown to be faster");
   if (found.with_fewest)
-    text +=
-        fmt::format(", {} than {}", factor_with_interval(*found.with_fewest), found.with_fewest->baseline);
+    text += fmt::format(", {} than {}", factor_with_interval(*found.with_fewest),
+                        in_sentence(found.with_fewest->baseline));
   return {text + "."};
 }
 
 Sentences said(const TaskFlips& found) {
   const std::int64_t flips = found.to_wrong + found.to_right;
   if (flips == 0)
-    return {fmt::format("{} answers all {} items of the task as {} does.", found.subject, found.items,
-                        found.baseline)};
+    return {fmt::format("{} answers all {} items of the task as {} does.", in_sentence(found.subject),
+                        found.items, in_sentence(found.baseline))};
   return {fmt::format(
       "{} flips {} of {} items of the task: {} from right to wrong and {} from wrong to right. Its accuracy "
       "changes by {:+.1f} points against {} (95 % interval {:+.1f} to {:+.1f}), {} (McNemar, p = {:.2g}). "
       "With as many flips, {} items show a change of {:.1f} points nine times in ten.",
-      found.subject, flips, found.items, found.to_wrong, found.to_right, 100 * found.change, found.baseline,
-      100 * found.low, 100 * found.high, found.is_shown ? "which is more than chance" : "which may be chance",
-      found.p_value, found.items, 100 * found.detectable_change)};
+      in_sentence(found.subject), flips, found.items, found.to_wrong, found.to_right, 100 * found.change,
+      in_sentence(found.baseline), 100 * found.low, 100 * found.high,
+      found.is_shown ? "which is more than chance" : "which may be chance", found.p_value, found.items,
+      100 * found.detectable_change)};
 }
 
 // It is a takeaway.

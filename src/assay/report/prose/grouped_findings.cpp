@@ -103,13 +103,13 @@ Texts grouped(const std::vector<const EdgeDifference*>& all) {
         own.begin(), own.end(),
         [](const EdgeDifference* a, const EdgeDifference* b) { return a->percent < b->percent; });
     const auto shown = [](const EdgeDifference& one) {
-      return fmt::format("{:.0f} % ({}, {})", one.percent, one.comparison.subject,
+      return fmt::format("{:.0f} % ({}, {})", one.percent, in_sentence(one.comparison.subject),
                          counted(one.prompt_tokens, "token"));
     };
     std::string name = phase;
     if (!name.empty() && name[0] >= 'a' && name[0] <= 'z') name[0] = static_cast<char>(name[0] - 'a' + 'A');
     lines.push_back(fmt::format("{} explains most of the difference from {} ({}) for {} prompts: {} to {}.",
-                                name, own.front()->comparison.baseline,
+                                name, in_sentence(own.front()->comparison.baseline),
                                 counted(own.front()->typical_prompt_tokens, "token"), own.size(),
                                 shown(**least), shown(**most)));
   }
@@ -139,11 +139,11 @@ Texts grouped(const std::vector<const TaskFlips*>& all) {
       "No change of accuracy against {} is shown for {}: their 95 % intervals lie between {:+.1f} and "
       "{:+.1f} "
       "points.",
-      weakest->baseline, joined(subjects), 100 * low, 100 * high);
+      in_sentence(weakest->baseline), joined(subjects), 100 * low, 100 * high);
   if (weakest->detectable_change > 0)
     text += fmt::format(
         " With as many flips as {} has, {} items show a change of {:.1f} points nine times in ten.",
-        weakest->subject, weakest->items, 100 * weakest->detectable_change);
+        in_sentence(weakest->subject), weakest->items, 100 * weakest->detectable_change);
   lines.push_back(std::move(text));
   return lines;
 }

@@ -51,7 +51,7 @@ std::string beside_others(const LimitedChoice& choice) {
 
 std::string best_sentence(const LimitedChoice& choice) {
   const Goal goal = choice.limits.goal;
-  std::string text = fmt::format("Choose {}: ", choice.best.front());
+  std::string text = fmt::format("Choose {}: ", in_sentence(choice.best.front()));
   if (choice.best.size() == 1)
     text += fmt::format("it is the {} {}", goal_of(goal), limits_of(choice.limits));
   else
@@ -62,8 +62,8 @@ std::string best_sentence(const LimitedChoice& choice) {
 std::string runner_up_sentence(const LimitedChoice& choice) {
   if (choice.runner_up.empty()) return "";
   if (const auto& c = choice.runner_up_against_best)
-    return fmt::format("The runner-up is {}: {}.", choice.runner_up, sentence_of(*c));
-  return fmt::format("The runner-up is {} ({}).", choice.runner_up,
+    return fmt::format("The runner-up is {}: {}.", in_sentence(choice.runner_up), sentence_of(*c));
+  return fmt::format("The runner-up is {} ({}).", in_sentence(choice.runner_up),
                      figure_of(choice.limits.goal, choice.runner_up_value));
 }
 
@@ -96,7 +96,7 @@ std::string nearest_sentence(const LimitedChoice& choice) {
                                 shown(kind, excess.value), kind.is_minimum ? "at least" : "at most",
                                 shown_bound(excess.limit)));
   }
-  return fmt::format("The nearest is {}: {}.", choice.nearest, fmt::join(parts, ", and "));
+  return fmt::format("The nearest is {}: {}.", in_sentence(choice.nearest), fmt::join(parts, ", and "));
 }
 
 void add(std::vector<std::string>& sentences, std::string sentence) {

@@ -24,7 +24,7 @@ std::vector<std::string> subjects_of(const Compared& rows) {
 std::string baseline_of(std::span<const Comparison> all, const char* of_several) {
   const bool is_one = std::all_of(all.begin(), all.end(),
                                   [&](const Comparison& c) { return c.baseline == all.front().baseline; });
-  return is_one ? all.front().baseline : of_several;
+  return is_one ? in_sentence(all.front().baseline) : of_several;
 }
 
 // The factor of a cell: "1.59x".
@@ -39,8 +39,8 @@ std::string factors_of(const Compared& rows) {
   const auto [least, most] = std::minmax_element(
       rows.begin(), rows.end(),
       [&](const Comparison* a, const Comparison* b) { return distance(a) < distance(b); });
-  return fmt::format("{} ({}) to {} ({})", factor_alone(**least), (*least)->subject, factor_alone(**most),
-                     (*most)->subject);
+  return fmt::format("{} ({}) to {} ({})", factor_alone(**least), in_sentence((*least)->subject),
+                     factor_alone(**most), in_sentence((*most)->subject));
 }
 
 // "All 17 are faster than float32, from 1.74x (nf4) to 3.56x (int8-dynamic)."

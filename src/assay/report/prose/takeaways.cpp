@@ -14,7 +14,7 @@ std::string rate_of(const Value& value) {
 // "a is the fastest", "a and b tie for being the fastest", "which of a and b is the fastest is undecided".
 std::string superlative(const BestOf& best, const char* is_best, const char* tie_for_it) {
   if (best.undecided.empty())
-    return best.is_one() ? fmt::format("{} {}", best.tied.front(), is_best)
+    return best.is_one() ? fmt::format("{} {}", in_sentence(best.tied.front()), is_best)
                          : fmt::format("{} {}", joined(best.tied), tie_for_it);
   std::vector<std::string> all = best.tied;
   all.insert(all.end(), best.undecided.begin(), best.undecided.end());
@@ -23,10 +23,11 @@ std::string superlative(const BestOf& best, const char* is_best, const char* tie
 }
 
 std::string said(const MemoryTakeaway& memory) {
-  std::string text = fmt::format(
-      "Memory: the weights of {} take {}{}, {:.1f}x less than those of {} ({}).", joined(memory.smallest),
-      shown_mebibytes(memory.bytes), memory.smallest.size() == 1 ? "" : " each",
-      memory.baseline_bytes / memory.bytes, memory.baseline, shown_mebibytes(memory.baseline_bytes));
+  std::string text =
+      fmt::format("Memory: the weights of {} take {}{}, {:.1f}x less than those of {} ({}).",
+                  joined(memory.smallest), shown_mebibytes(memory.bytes),
+                  memory.smallest.size() == 1 ? "" : " each", memory.baseline_bytes / memory.bytes,
+                  in_sentence(memory.baseline), shown_mebibytes(memory.baseline_bytes));
   if (memory.bits_per_weight <= 0) return text;
   // Transformers' rule keeps the embedding and the LM head; codes have scales.
   return text +
@@ -41,17 +42,20 @@ std::string said(const MemoryTakeaway& memory) {
 std::string said(const LatencyTakeaway& latency) {
   std::string text = "Latency: " + superlative(latency.fastest, "is the fastest", "tie for the fastest");
   if (latency.has_baseline)
-    text += latency.fastest.is_one() ? fmt::format(" ({:.1f} ms)", 1e3 * latency.baseline_s)
-                                     : fmt::format(". None is shown to be faster than {}", latency.baseline);
+    text += latency.fastest.is_one()
+                ? fmt::format(" ({:.1f} ms)", 1e3 * latency.baseline_s)
+                : fmt::format(". None is shown to be faster than {}", in_sentence(latency.baseline));
   if (const auto& c = latency.against_baseline)
     text += latency.fastest.is_one()
-                ? fmt::format(", {} than {}", factor_with_interval(*c), c->baseline)
-                : fmt::format(". {} is {} than {}", c->subject, factor_with_interval(*c), c->baseline);
+                ? fmt::format(", {} than {}", factor_with_interval(*c), in_sentence(c->baseline))
+                : fmt::format(". {} is {} than {}", in_sentence(c->subject), factor_with_interval(*c),
+                              in_sentence(c->baseline));
   text += ".";
   if (const auto& small = latency.smallest) {
     const Comparison& c = small->comparison;
-    text += fmt::format(" {}, the smallest, is {} than {} and reaches {:.0f} % of the roofline", c.subject,
-                        factor_with_interval(c), c.baseline, small->percent_of_roofline);
+    text += fmt::format(" {}, the smallest, is {} than {} and reaches {:.0f} % of the roofline",
+                        in_sentence(c.subject), factor_with_interval(c), in_sentence(c.baseline),
+                        small->percent_of_roofline);
     if (!small->largest_gap.empty()) text += "; in its profiled run most was lost to " + small->largest_gap;
     text += ".";
   }
@@ -63,11 +67,11 @@ std::string described(const Comparison& c) {
                         : c.verdict == Verdict::no_difference ? ", no loss beyond the margin"
                         : c.verdict == Verdict::lower         ? ", lower than the baseline"
                                                               : ", undecided";
-  return fmt::format("{} (perplexity {}{})", c.subject, factor_with_interval(c), verdict);
+  return fmt::format("{} (perplexity {}{})", in_sentence(c.subject), factor_with_interval(c), verdict);
 }
 
 std::string said(const QualityTakeaway& quality) {
-  const std::string head = fmt::format("Quality against {}: ", quality.baseline);
+  const std::string head = fmt::format("Quality against {}: ", in_sentence(quality.baseline));
   if (!quality.most) return fmt::format("{}{}.", head, described(quality.least.comparison));
   const auto extreme = [](const QualityTakeaway::Extreme& of, const char* loses) {
     if (of.rows.is_one()) return fmt::format("{} loses {}", described(of.comparison), loses);
@@ -84,14 +88,15 @@ std::string said(const DivergenceTakeaway& divergence) {
       statistics::Interval{c.difference_low, c.difference_high, 0.95};
   const std::string kl = fmt::format("KL {} and {} nats per token", shown_number(c.subject_kl, difference),
                                      shown_number(c.other_kl, difference));
-  const std::string head = fmt::format("Divergence from {}, of the two smallest: ", c.baseline);
+  const std::string head = fmt::format("Divergence from {}, of the two smallest: ", in_sentence(c.baseline));
   if (c.is_within_floor)
-    return fmt::format("{}{} and {} are not distinguishable from the noise floor ({}).", head, c.subject,
-                       c.other, kl);
+    return fmt::format("{}{} and {} are not distinguishable from the noise floor ({}).", head,
+                       in_sentence(c.subject), in_sentence(c.other), kl);
   if (c.is_decided)
-    return fmt::format("{}{} diverges less than {} ({}; difference [{:.2g}, {:.2g}]).", head, c.subject,
-                       c.other, kl, c.difference_low, c.difference_high);
-  std::string text = fmt::format("{}{} and {} are not told apart ({})", head, c.subject, c.other, kl);
+    return fmt::format("{}{} diverges less than {} ({}; difference [{:.2g}, {:.2g}]).", head,
+                       in_sentence(c.subject), in_sentence(c.other), kl, c.difference_low, c.difference_high);
+  std::string text = fmt::format("{}{} and {} are not told apart ({})", head, in_sentence(c.subject),
+                                 in_sentence(c.other), kl);
   if (c.tokens_needed > 0)
     text += fmt::format("; a text of about {} tokens would probably tell", c.tokens_needed);
   return text + ".";
@@ -109,10 +114,10 @@ std::string said(const BatchingTakeaway& batching) {
   const BestOf& best = batching.fastest;
   std::string text =
       "Batching: " + superlative(best, "has the highest throughput", "tie for the highest throughput") +
-      (best.is_one() ? ", " + rate : fmt::format("; {} generates {}", best.tied.front(), rate));
+      (best.is_one() ? ", " + rate : fmt::format("; {} generates {}", in_sentence(best.tied.front()), rate));
   if (const auto& c = batching.against_smallest)
-    text +=
-        fmt::format("{} and is {} than {}", best.is_one() ? "," : "", factor_with_interval(*c), c->baseline);
+    text += fmt::format("{} and is {} than {}", best.is_one() ? "," : "", factor_with_interval(*c),
+                        in_sentence(c->baseline));
   return text + ".";
 }
 
@@ -154,7 +159,7 @@ std::string small_sentence(const Recommendation& r) {
   if (!r.small_perplexity_ratio) {
     const bool is_smallest = !r.small_nearest && r.small_unknown == 0;
     return fmt::format("For a small device, choose {}, the baseline, whose weights take {}: {}.{}",
-                       r.small_device, bytes,
+                       in_sentence(r.small_device), bytes,
                        is_smallest ? "none has smaller weights"
                                    : fmt::format("none with smaller weights is shown to have a perplexity of "
                                                  "at most {} times the baseline's",
@@ -165,7 +170,8 @@ std::string small_sentence(const Recommendation& r) {
   return fmt::format(
       "For a small device, choose {}: its weights take {}, and its perplexity is at most {}the baseline's "
       "(bound: {} times).{}",
-      r.small_device, bytes, ratio == "1" ? "" : ratio + " times ", kSmallDeviceRatio, smaller_sentence(r));
+      in_sentence(r.small_device), bytes, ratio == "1" ? "" : ratio + " times ", kSmallDeviceRatio,
+      smaller_sentence(r));
 }
 
 std::string server_sentence(const Recommendation& r) {
@@ -175,8 +181,9 @@ std::string server_sentence(const Recommendation& r) {
   return fmt::format(
       "For a server, choose {} of {}{}: it generates {}, and a token takes at most {:.3g} ms (bound: {:.0f} "
       "ms).{}",
-      r.server_batch, r.server, beside.empty() ? "" : fmt::format(" ({})", fmt::join(beside, ", ")),
-      rate_of(r.server_tokens_per_sec), r.server_token_ms, kServerTokenBound_ms,
+      r.server_batch, in_sentence(r.server),
+      beside.empty() ? "" : fmt::format(" ({})", fmt::join(beside, ", ")), rate_of(r.server_tokens_per_sec),
+      r.server_token_ms, kServerTokenBound_ms,
       r.has_one_server_configuration ? " Other precisions were not measured in batches." : "");
 }
 
@@ -184,10 +191,10 @@ std::string quality_sentence(const Recommendation& r) {
   if (!r.best_quality_speed)
     return fmt::format(
         "For best quality, choose {}, the baseline: no faster precision is shown to keep its quality.",
-        r.best_quality);
+        in_sentence(r.best_quality));
   return fmt::format("For best quality, choose {}: its perplexity shows no loss, and it is {} than {}.",
-                     r.best_quality, factor_with_interval(*r.best_quality_speed),
-                     r.best_quality_speed->baseline);
+                     in_sentence(r.best_quality), factor_with_interval(*r.best_quality_speed),
+                     in_sentence(r.best_quality_speed->baseline));
 }
 
 }  // namespace

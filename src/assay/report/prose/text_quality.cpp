@@ -18,9 +18,9 @@ std::string what_shows_it(const VisibleDegradation& found) {
     return fmt::format(
         "after {} its text ends in a phrase that stands {} times in a row, {}, where that of {} "
         "does not",
-        quoted_text(found.prompt), found.times, quoted_text(found.quoted), found.baseline);
-  std::string text =
-      fmt::format("its perplexity is {:.2g} times that of {}", found.perplexity_ratio, found.baseline);
+        quoted_text(found.prompt), found.times, quoted_text(found.quoted), in_sentence(found.baseline));
+  std::string text = fmt::format("its perplexity is {:.2g} times that of {}", found.perplexity_ratio,
+                                 in_sentence(found.baseline));
   if (!found.quoted.empty())
     text += fmt::format(", and after {} it goes on with {}", quoted_text(found.prompt),
                         quoted_text(found.quoted));
@@ -33,7 +33,7 @@ std::string sentence_of(const VisibleDegradation& found) {
   const std::string prompts = counted(found.prompts, "prompt");
   switch (found.kind) {
     case VisibleDegradation::Kind::from:
-      return fmt::format("Degradation is visible from {}{} on: {}.", found.subject,
+      return fmt::format("Degradation is visible from {}{} on: {}.", in_sentence(found.subject),
                          found.weights_bytes > 0
                              ? fmt::format(" ({} of weights)", shown_mebibytes(found.weights_bytes))
                              : "",
@@ -41,7 +41,7 @@ std::string sentence_of(const VisibleDegradation& found) {
     case VisibleDegradation::Kind::undecided:
       return fmt::format(
           "From {} it is undecided at which precision degradation becomes visible: of {}, {}; but {}.",
-          prompts, found.subject, what_shows_it(found),
+          prompts, in_sentence(found.subject), what_shows_it(found),
           found.better.empty() ? "after another prompt it is the other way round"
                                : found.better + " is smaller, and its texts are not visibly worse");
     case VisibleDegradation::Kind::none:
@@ -49,12 +49,13 @@ std::string sentence_of(const VisibleDegradation& found) {
   }
   std::string text = fmt::format(
       "In {} no precision shows visible degradation: none ends in a repeated phrase more often than {}, and ",
-      prompts, found.baseline);
+      prompts, in_sentence(found.baseline));
   text += found.has_perplexity
               ? fmt::format("no perplexity is shown to be {:.2g} times as high.", kVisibleRatio)
               : "perplexities were not measured.";
   if (!found.steadier.empty())
-    text += fmt::format(" {} repeats itself where {} does not.", found.baseline, found.steadier);
+    text += fmt::format(" {} repeats itself where {} does not.", in_sentence(found.baseline),
+                        in_sentence(found.steadier));
   return text;
 }
 

@@ -175,25 +175,26 @@ std::string sentence_of(const Comparison& c) {
     case Verdict::lower:
     case Verdict::higher:
       if (!is_speed)
-        return fmt::format("{} has a {} {} than {}: {}", c.subject, verdict_word(c), metric_name(c),
-                           c.baseline, ratio_of(c));
-      return fmt::format("{} is {} than {}{}{}", c.subject, factor_with_interval(c), c.baseline,
-                         from_processes(c),
+        return fmt::format("{} has a {} {} than {}: {}", in_sentence(c.subject), verdict_word(c),
+                           metric_name(c), in_sentence(c.baseline), ratio_of(c));
+      return fmt::format("{} is {} than {}{}{}", in_sentence(c.subject), factor_with_interval(c),
+                         in_sentence(c.baseline), from_processes(c),
                          c.metric == "total_latency_s" ? "" : fmt::format(" ({})", metric_name(c)));
     case Verdict::no_difference:
-      return fmt::format("{} equals {} within {:.2g} %: {}", c.subject, c.baseline, 100 * c.margin,
-                         ratio_of(c));
+      return fmt::format("{} equals {} within {:.2g} %: {}", in_sentence(c.subject), in_sentence(c.baseline),
+                         100 * c.margin, ratio_of(c));
     case Verdict::cannot_tell:
-      return fmt::format("{} against {} is undecided: {}; {}", c.subject, c.baseline, ratio_of(c),
-                         needed_by(c));
+      return fmt::format("{} against {} is undecided: {}; {}", in_sentence(c.subject),
+                         in_sentence(c.baseline), ratio_of(c), needed_by(c));
     case Verdict::too_few:
       break;
   }
-  return fmt::format("{} against {} has no verdict: {}{}", c.subject, c.baseline, ratio_of(c),
-                     is_of_text(c) ? fmt::format("; a verdict needs a text of {} tokens",
-                                                 statistics::kLossBlock *
-                                                     static_cast<std::int64_t>(statistics::kMinForInterval))
-                                   : fmt::format("; a verdict needs {} processes", kMinProcesses));
+  return fmt::format(
+      "{} against {} has no verdict: {}{}", in_sentence(c.subject), in_sentence(c.baseline), ratio_of(c),
+      is_of_text(c)
+          ? fmt::format("; a verdict needs a text of {} tokens",
+                        statistics::kLossBlock * static_cast<std::int64_t>(statistics::kMinForInterval))
+          : fmt::format("; a verdict needs {} processes", kMinProcesses));
 }
 
 std::string sentence_of(const ComparedRow& row) {

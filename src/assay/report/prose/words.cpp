@@ -109,13 +109,17 @@ std::string shown_mebibytes(double bytes) {
   return fmt::format("{:.1f} MiB", bytes / (1024 * 1024));
 }
 
+std::string in_sentence(const std::string& label) {
+  return label == "as stored" ? "the model as stored" : label;
+}
+
 std::string joined(std::span<const std::string> labels) {
   std::vector<std::string> shown;
   std::size_t told = 0;
   for (CommonName& name : names_by_kind(labels)) {
     if (shown.size() == kNamesOfASentence) break;
     told += name.labels;
-    shown.push_back(std::move(name.text));
+    shown.push_back(in_sentence(name.text));
   }
   return listed(shown, labels.size() - told);
 }
