@@ -230,7 +230,8 @@ struct Block {
   const char* kernel = "";
   LaunchShape shape;
   const std::function<void()>* body = nullptr;
-  std::vector<Thread> threads = std::vector<Thread>(kMostThreads);
+  // Made by the first launch: most tests have none.
+  std::vector<Thread> threads;
   std::array<State, kMostThreads> states{};
   std::vector<Warp> warps;
   std::vector<Warpgroup> warpgroups;
@@ -498,6 +499,7 @@ void run_launch(const char* name, const LaunchShape& shape, const std::function<
     fail("a grid of " + std::to_string(shape.grid_x) + " x " + std::to_string(shape.grid_y) + " x " +
          std::to_string(shape.grid_z) + " blocks, which no GPU launches");
   block.body = &thread;
+  if (block.threads.empty()) block.threads = std::vector<Thread>(kMostThreads);
   block.warps.resize(shape.block / kWarp);
   block.warpgroups.resize((shape.block + kWarpgroup - 1) / kWarpgroup);
   const std::size_t cells = (shape.shared_bytes + 3) / 4;

@@ -133,9 +133,9 @@ class ResultDocument {
   void add_perplexity(Section& section) const {
     const Row* row = first_with(results_, "tokens_scored");
     if (row == nullptr || row->find("perplexity") == nullptr) return;
-    section.add(Paragraph{fmt::format("{} scores {:.0f} tokens of {} (protocol: {}).",
-                                      in_sentence(row->label), row->find("tokens_scored")->value,
-                                      row->parameter("corpus"), row->parameter("protocol"))});
+    section.add(Paragraph{fmt::format("{} scores {:.0f} tokens of {} (protocol: {}).", at_start(row->label),
+                                      row->find("tokens_scored")->value, row->parameter("corpus"),
+                                      row->parameter("protocol"))});
     Lines lines;
     lines.lines.push_back(fmt::format("Final perplexity: {:.2f}", row->find("perplexity")->value));
     if (const Row* timed = first_with(results_, "total_latency_s"))

@@ -44,8 +44,8 @@ Sentences said(const TextDivergence& found) {
                         : fmt::format("prompt {} not at all{}", i + 1, repetition(prompt)));
   }
   if (!has_diverged)
-    return {fmt::format("{} does not diverge from the baseline's text.", in_sentence(found.subject))};
-  return {fmt::format("{} diverges from the baseline's text: {}.", in_sentence(found.subject),
+    return {fmt::format("{} does not diverge from the baseline's text.", at_start(found.subject))};
+  return {fmt::format("{} diverges from the baseline's text: {}.", at_start(found.subject),
                       fmt::join(parts, ", "))};
 }
 
@@ -115,7 +115,7 @@ Sentences said(const PaddingOverhead& found) {
                                                          static_cast<double>(found.computed_tokens)
                                                    : 0;
   return {fmt::format("{}: {} of {} computed prompt tokens are padding ({:.0f} %).",
-                      in_sentence(found.comparison.subject), found.padding_tokens, found.computed_tokens,
+                      at_start(found.comparison.subject), found.padding_tokens, found.computed_tokens,
                       percent)};
 }
 
@@ -138,7 +138,7 @@ Sentences said(const EdgeDifference& found) {
 
 Sentences said(const ThreadChoice& found) {
   std::string text =
-      fmt::format("Use {}: {}", found.chosen,
+      fmt::format("Use {}: {}", in_sentence(found.chosen),
                   found.is_fastest ? "this number is the fastest" : "no larger number is shown to be faster");
   if (found.with_fewest)
     text += fmt::format(", {} than {}", factor_with_interval(*found.with_fewest),
@@ -149,13 +149,13 @@ Sentences said(const ThreadChoice& found) {
 Sentences said(const TaskFlips& found) {
   const std::int64_t flips = found.to_wrong + found.to_right;
   if (flips == 0)
-    return {fmt::format("{} answers all {} items of the task as {} does.", in_sentence(found.subject),
+    return {fmt::format("{} answers all {} items of the task as {} does.", at_start(found.subject),
                         found.items, in_sentence(found.baseline))};
   return {fmt::format(
       "{} flips {} of {} items of the task: {} from right to wrong and {} from wrong to right. Its accuracy "
       "changes by {:+.1f} points against {} (95 % interval {:+.1f} to {:+.1f}), {} (McNemar, p = {:.2g}). "
       "With as many flips, {} items show a change of {:.1f} points nine times in ten.",
-      in_sentence(found.subject), flips, found.items, found.to_wrong, found.to_right, 100 * found.change,
+      at_start(found.subject), flips, found.items, found.to_wrong, found.to_right, 100 * found.change,
       in_sentence(found.baseline), 100 * found.low, 100 * found.high,
       found.is_shown ? "which is more than chance" : "which may be chance", found.p_value, found.items,
       100 * found.detectable_change)};

@@ -76,9 +76,9 @@ std::string gain_of(Goal goal, double gain) {
 
 std::string binding_sentence(const LimitedChoice& choice, const LimitedChoice::Binding& binding) {
   const LimitKind& kind = kind_of(binding.limit);
-  const std::string more =
-      fmt::format("{} ({} {} {}; {})", binding.without_it, kind.text, kind.unit == "B" ? "is" : "may be",
-                  shown(kind, binding.value), gain_of(choice.limits.goal, binding.gain));
+  const std::string more = fmt::format("{} ({} {} {}; {})", in_sentence(binding.without_it), kind.text,
+                                       kind.unit == "B" ? "is" : "may be", shown(kind, binding.value),
+                                       gain_of(choice.limits.goal, binding.gain));
   if (binding.is_within_10)
     return fmt::format("The limit {} binds: relaxed by 10 %, it would let in {}.", text_of(binding.limit),
                        more);

@@ -89,6 +89,8 @@ std::string with_commas(std::int64_t number);
 std::string shown_mebibytes(double bytes);
 // A row's label as a sentence has it: "the model as stored" for "as stored".
 std::string in_sentence(const std::string& label);
+// The same at the start of one: "The model as stored"; another label stays as it is written.
+std::string at_start(const std::string& label);
 // "a", "a and b", "a, b and 3 others"; three or more precisions of a kind are named together: "the 4-bit
 // precisions (nf4, fp4 and nf4-dq)".
 std::string joined(std::span<const std::string> labels);

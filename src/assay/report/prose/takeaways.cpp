@@ -48,13 +48,13 @@ std::string said(const LatencyTakeaway& latency) {
   if (const auto& c = latency.against_baseline)
     text += latency.fastest.is_one()
                 ? fmt::format(", {} than {}", factor_with_interval(*c), in_sentence(c->baseline))
-                : fmt::format(". {} is {} than {}", in_sentence(c->subject), factor_with_interval(*c),
+                : fmt::format(". {} is {} than {}", at_start(c->subject), factor_with_interval(*c),
                               in_sentence(c->baseline));
   text += ".";
   if (const auto& small = latency.smallest) {
     const Comparison& c = small->comparison;
     text += fmt::format(" {}, the smallest, is {} than {} and reaches {:.0f} % of the roofline",
-                        in_sentence(c.subject), factor_with_interval(c), in_sentence(c.baseline),
+                        at_start(c.subject), factor_with_interval(c), in_sentence(c.baseline),
                         small->percent_of_roofline);
     if (!small->largest_gap.empty()) text += "; in its profiled run most was lost to " + small->largest_gap;
     text += ".";
@@ -144,7 +144,7 @@ std::string smaller_sentence(const Recommendation& r) {
   std::string text;
   if (r.small_nearest)
     text = fmt::format(" {} takes {}, but its perplexity may be {:.3g} times the baseline's.",
-                       r.small_nearest->label, shown_mebibytes(r.small_nearest->bytes),
+                       at_start(r.small_nearest->label), shown_mebibytes(r.small_nearest->bytes),
                        r.small_nearest->perplexity_ratio);
   if (r.small_unknown > 0)
     text += fmt::format(

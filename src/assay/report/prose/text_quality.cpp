@@ -42,8 +42,9 @@ std::string sentence_of(const VisibleDegradation& found) {
       return fmt::format(
           "From {} it is undecided at which precision degradation becomes visible: of {}, {}; but {}.",
           prompts, in_sentence(found.subject), what_shows_it(found),
-          found.better.empty() ? "after another prompt it is the other way round"
-                               : found.better + " is smaller, and its texts are not visibly worse");
+          found.better.empty()
+              ? "after another prompt it is the other way round"
+              : in_sentence(found.better) + " is smaller, and its texts are not visibly worse");
     case VisibleDegradation::Kind::none:
       break;
   }
@@ -54,7 +55,7 @@ std::string sentence_of(const VisibleDegradation& found) {
               ? fmt::format("no perplexity is shown to be {:.2g} times as high.", kVisibleRatio)
               : "perplexities were not measured.";
   if (!found.steadier.empty())
-    text += fmt::format(" {} repeats itself where {} does not.", in_sentence(found.baseline),
+    text += fmt::format(" {} repeats itself where {} does not.", at_start(found.baseline),
                         in_sentence(found.steadier));
   return text;
 }

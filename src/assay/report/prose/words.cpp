@@ -113,6 +113,10 @@ std::string in_sentence(const std::string& label) {
   return label == "as stored" ? "the model as stored" : label;
 }
 
+std::string at_start(const std::string& label) {
+  return label == "as stored" ? "The model as stored" : label;
+}
+
 std::string joined(std::span<const std::string> labels) {
   std::vector<std::string> shown;
   std::size_t told = 0;
