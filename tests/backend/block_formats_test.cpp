@@ -169,16 +169,18 @@ std::vector<double> wanted_logits(const BlockPlan& p, std::int64_t count, std::i
   interpreter.int8_group = int8_group;
   return interpreter.logits(block_ids(count));
 }
+std::vector<float> block_logits(const BlockPlan& p, Backend& backend, std::int64_t count) {
+  return test::all_logits(*backend.prepare(p.plan, p), block_ids(count));
+}
 // The largest difference of each of so many tokens' logits from those that are wanted, by the deviation of
 // all.
-std::vector<double> block_errors(const BlockPlan& p, Backend& backend, std::int64_t count,
+std::vector<double> block_errors(const std::vector<float>& got, std::int64_t count,
                                  const std::vector<double>& all_wanted) {
   const std::span wanted = std::span(all_wanted).first(static_cast<std::size_t>(count * kBlockTokens));
   double squares = 0;
   for (const double value : wanted) squares += value * value;
   const double deviation = std::sqrt(squares / static_cast<double>(wanted.size()));
   std::vector<double> most(static_cast<std::size_t>(count), 0.0);
-  const std::vector<float> got = test::all_logits(*backend.prepare(p.plan, p), block_ids(count));
   for (std::size_t i = 0; i < wanted.size(); ++i)
     most[i / kBlockTokens] =
         std::max(most[i / kBlockTokens], std::fabs(static_cast<double>(got[i]) - wanted[i]) / deviation);
@@ -186,7 +188,7 @@ std::vector<double> block_errors(const BlockPlan& p, Backend& backend, std::int6
 }
 double block_error(const BlockPlan& p, Backend& backend, std::int64_t count,
                    const std::vector<double>& wanted) {
-  const std::vector<double> errors = block_errors(p, backend, count, wanted);
+  const std::vector<double> errors = block_errors(block_logits(p, backend, count), count, wanted);
   return *std::max_element(errors.begin(), errors.end());
 }
 
@@ -240,8 +242,9 @@ TEST_P(BlockFormats, Int8ActivationsGiveTheLogitsOfAnEmulation) {
   for (const std::int64_t group : {0, 32, 64}) wanted[group] = wanted_logits(p, kMostRows, group);
   for (const std::int64_t rows : kRows)
     for (const Isa isa : test::usable_isas()) {
+      const std::vector<float> got = block_logits(p, *test::cpu_backend(isa), rows);
       const auto beyond = [&](std::int64_t group) {
-        const std::vector<double> errors = block_errors(p, *test::cpu_backend(isa), rows, wanted.at(group));
+        const std::vector<double> errors = block_errors(got, rows, wanted.at(group));
         EXPECT_LE(*std::max_element(errors.begin(), errors.end()), 0.2);
         return std::count_if(errors.begin(), errors.end(), [](double error) { return error > 1e-5; });
       };

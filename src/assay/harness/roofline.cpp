@@ -189,6 +189,16 @@ Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
   return peaks;
 }
 
+Roofline::Peaks Roofline::measure_beside_run(Bytes working_set) {
+  const auto last = runs_.find(working_set.value);
+  if (last == runs_.end()) return measure(working_set);
+  return measure(working_set, std::clamp(last->second, kShortestWindow, kLongestWindow));
+}
+
+void Roofline::note_run(Bytes working_set, Seconds took) {
+  runs_[working_set.value] = took;
+}
+
 Bytes Roofline::held() const {
   Bytes all;
   for (const auto& [size, probe] : probes_) all = all + probe->held();

@@ -67,8 +67,14 @@ class Roofline {
   };
   // Takes two to three times `each`, on a GPU less than once. `working_set`: the bytes that a step reads; a
   // probe reads about as many (within an eighth of an octave), 1 GiB at most.
-  Peaks measure(Bytes working_set, Seconds each = {0.008});
+  Peaks measure(Bytes working_set, Seconds each = kLongestWindow);
+  // The same beside a run that reads as much, in windows as long as the last one took: what disturbs the one
+  // disturbs the other as much, and runs of a millisecond do not wait for windows of eight.
+  Peaks measure_beside_run(Bytes working_set);
+  void note_run(Bytes working_set, Seconds took);
   Bytes held() const;  // by the probes' buffers
+
+  static constexpr Seconds kShortestWindow{0.002}, kLongestWindow{0.008};
 
  private:
   ReadProbe& probe_for(Bytes working_set);
@@ -78,6 +84,7 @@ class Roofline {
   MemoryRegions weights_;
   std::optional<PeakInstruction> product_;
   std::map<std::int64_t, std::unique_ptr<ReadProbe>> probes_;
+  std::map<std::int64_t, Seconds> runs_;  // how long the last took, by its working set
 };
 
 // What a device, or a probe and the products of a pool's threads, reach. Takes twice to five times `each`.

@@ -177,7 +177,7 @@ Sample run_case(const LoadedModel& loaded, const Case& spec, Roofline* roofline,
   if (roofline != nullptr) {
     working_set =
         working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, spec).front()));
-    peaks = roofline->measure(working_set);
+    peaks = roofline->measure_beside_run(working_set);
   }
   std::optional<DisturbanceWatch> own;
   if (watch == nullptr) watch = &own.emplace();
@@ -196,7 +196,9 @@ Sample run_case(const LoadedModel& loaded, const Case& spec, Roofline* roofline,
   }
   if (roofline == nullptr) return std::move(ran.sample);
   const Plan& plan = loaded.model->program().plan();
-  repeat_impossible(plan, ran.shapes, ran.sample, peaks, [&] { return roofline->measure(working_set); });
+  roofline->note_run(working_set, {ran.sample.total_latency_s});
+  repeat_impossible(plan, ran.shapes, ran.sample, peaks,
+                    [&] { return roofline->measure_beside_run(working_set); });
   set_roofline(plan, ran.shapes, peaks, ran.sample);
   return std::move(ran.sample);
 }
@@ -205,8 +207,8 @@ FirstRun first_run(const LoadedModel& loaded, const Case& spec, Roofline& roofli
                    const ShouldStop& should_stop) {
   Program& program = loaded.model->program();
   program.trim();
-  const Roofline::Peaks peaks =
-      roofline.measure(working_set_of(step_costs(program.plan(), expected_shapes(loaded, spec).front())));
+  const Bytes working_set = working_set_of(step_costs(program.plan(), expected_shapes(loaded, spec).front()));
+  const Roofline::Peaks peaks = roofline.measure(working_set);
   Backend& backend = loaded.model->backend();
   backend.reset_peak_memory();
   program.begin_profile();
@@ -232,6 +234,7 @@ FirstRun first_run(const LoadedModel& loaded, const Case& spec, Roofline& roofli
                      .highest = {highest},
                      .device = backend.memory()});
   first.seconds = ran.sample.total_latency_s;
+  roofline.note_run(working_set, {first.seconds});
   first.prompt_ids = std::move(ran.prompt_ids);
   first.ids = std::move(ran.ids);
   first.texts = std::move(ran.texts);
