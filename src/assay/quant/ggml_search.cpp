@@ -13,9 +13,13 @@ namespace {
 
 constexpr int kSuperBlock = 256, kLanes = 8, kRounds = 4;
 
+// Loops over the numbers of a group, which are counted at compile time: instrumented one by one they would
+// take most of the time of tests that quantize. What they call is inlined only where it is marked too.
+#define ASSAY_OF_GROUP [[gnu::no_sanitize("address", "undefined")]]
+
 // To the nearest whole number, ties to even, of magnitudes below 2^22: adding and taking off leaves no bits
 // behind the point. Loops of it become vector instructions.
-float nearest(float x) {
+ASSAY_OF_GROUP float nearest(float x) {
   constexpr float kRound = 12582912.0F;
   return (x + kRound) - kRound;
 }
@@ -27,7 +31,7 @@ float half_precision(float x) {
 // Sums in lanes, which loops over a group add to.
 struct LaneSums {
   float lanes[kLanes] = {};
-  float total() const {
+  ASSAY_OF_GROUP float total() const {
     float sum = 0;
     for (const float lane : lanes) sum += lane;
     return sum;
@@ -42,14 +46,15 @@ struct SearchedGroup {
 // Squared error of a group whose codes are rounded for this scale and minimum: restored = scale * code -
 // minimum, codes from `low` to `high`.
 template <int size>
-float exact_error(const SearchedGroup& group, float scale, float minimum, float low, float high,
-                  float* codes) {
+ASSAY_OF_GROUP float exact_error(const SearchedGroup& group, float scale, float minimum, float low,
+                                 float high, float* codes) {
   const float inverse = scale != 0 ? 1.0F / scale : 0.0F;
   LaneSums error;
   for (int i = 0; i < size; i += kLanes)
     for (int l = 0; l < kLanes; ++l) {
       const float wanted = group.x[i + l] + minimum;
-      const float code = nearest(std::min(high, std::max(low, wanted * inverse)));
+      const float exact = wanted * inverse, above = low < exact ? exact : low,
+                  code = nearest(above < high ? above : high);
       const float off = wanted - scale * code;
       codes[i + l] = code;
       error.lanes[l] += group.w[i + l] * off * off;
@@ -66,7 +71,7 @@ enum class Minimum { none, positive, any };
 
 // What least squares give for a group's codes.
 template <int size>
-ScaleAndMinimum fitted(const SearchedGroup& group, const float* codes, Minimum kind) {
+ASSAY_OF_GROUP ScaleAndMinimum fitted(const SearchedGroup& group, const float* codes, Minimum kind) {
   LaneSums sum_w, sum_q, sum_qq, sum_x, sum_xq;
   for (int i = 0; i < size; i += kLanes)
     for (int l = 0; l < kLanes; ++l) {

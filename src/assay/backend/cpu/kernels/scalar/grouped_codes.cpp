@@ -35,16 +35,18 @@ void expand_grouped(const ExpandGroupedArgs& args) noexcept {
   const GroupedCodes& weights = args.weights;
   const bool is_float32 = args.packing == Packing::float32;
   for (std::int64_t panel = 0; panel < args.panels; ++panel)
-    for (std::int64_t k = 0; k < (is_float32 ? weights.k : weights.k_padded); ++k)
-      for (std::int64_t j = 0; j < kPanel; ++j) {
-        const float value = k < weights.k ? weights.value(panel, j, k) : 0.0F;
+    for (std::int64_t j = 0; j < kPanel; ++j) {
+      const auto put = [&](std::int64_t k, float value) {
         if (is_float32)
           static_cast<float*>(args.out)[(panel * weights.k + k) * kPanel + j] = value;
         else
           static_cast<std::uint16_t*>(
               args.out)[(panel * weights.k_padded + k / 2 * 2) * kPanel + j * 2 + k % 2] =
               float_to_bf16(value);
-      }
+      };
+      weights.for_row(panel, j, put);
+      for (std::int64_t k = weights.k; !is_float32 && k < weights.k_padded; ++k) put(k, 0.0F);
+    }
 }
 
 namespace {
@@ -86,38 +88,67 @@ void quantize_grouped(const QuantizeGroupedArgs& args) noexcept {
   }
 }
 
+namespace {
+
+// 256 inputs of an output, read once for several rows.
+struct BlockOfOutput {
+  std::int16_t values[kInt8Block];
+  float scales[kInt8Block / 16], offsets[kInt8Block / 16];  // by group
+
+  BlockOfOutput(const GroupedInt8Args& args, std::int64_t output, std::int64_t first, std::int64_t last,
+                std::int64_t group) {
+    const GroupedCodes& w = args.weights;
+    const ScaleRun& run = w.run;
+    const std::int64_t panel = output / kPanel, j = output % kPanel;
+    for (std::int64_t k = first; k < last; ++k) {
+      const int code = code_at(w.codes + panel * w.code_bytes(), w.bits, k, j);
+      const int byte = args.values.has_table ? args.values.table[code] : code;
+      values[k - first] = static_cast<std::int16_t>(byte - args.values.zero);
+    }
+    for (std::int64_t k = first; k < last; k += group) {
+      const std::byte* at = w.scales + panel * w.scale_bytes() + k / run.inputs * run.bytes();
+      const auto in_run = static_cast<int>(k % run.inputs / run.group());
+      scales[(k - first) / group] = scale_in_run(run, at, j, in_run);
+      offsets[(k - first) / group] = offset_in_run(run, at, j, in_run);
+    }
+  }
+};
+
+}  // namespace
+
 void linear_grouped_int8(const GroupedInt8Args& args) noexcept {
+  constexpr std::int64_t kRows = 32;  // at once
   const LinearArgs& to = args.to;
   const GroupedCodes& w = args.weights;
-  const ScaleRun& run = w.run;
-  const std::int64_t end = std::min(to.n, (to.first_panel + to.panels) * kPanel), group = int8_group_of(run);
-  for (std::int64_t row = 0; row < to.rows; ++row)
+  const std::int64_t end = std::min(to.n, (to.first_panel + to.panels) * kPanel),
+                     group = int8_group_of(w.run);
+  for (std::int64_t first_row = 0; first_row < to.rows; first_row += kRows) {
+    const std::int64_t rows = std::min(kRows, to.rows - first_row);
     for (std::int64_t output = to.first_panel * kPanel; output < end; ++output) {
-      const std::int64_t panel = output / kPanel, j = output % kPanel;
-      const auto run_at = [&](std::int64_t k) {
-        return w.scales + panel * w.scale_bytes() + k / run.inputs * run.bytes();
-      };
-      const auto group_at = [&](std::int64_t k) { return static_cast<int>(k % run.inputs / run.group()); };
-      float sum = 0;
-      for (std::int64_t block = 0; block < w.k_padded; block += kInt8Block) {
-        const std::int64_t last = std::min(block + kInt8Block, w.k_padded);
-        for (std::int64_t first = block; first < last; first += group) {
-          std::int32_t dot = 0;
-          for (std::int64_t k = first; k < first + group; ++k) {
-            const int code = code_at(w.codes + panel * w.code_bytes(), w.bits, k, j),
-                      byte = args.values.has_table ? args.values.table[code] : code;
-            dot += args.x.codes[args.x.offset(row, k)] * (byte - args.values.zero);
+      float sums[kRows] = {};
+      for (std::int64_t first = 0; first < w.k_padded; first += kInt8Block) {
+        const std::int64_t last = std::min(first + kInt8Block, w.k_padded);
+        const BlockOfOutput block(args, output, first, last, group);
+        for (std::int64_t row = 0; row < rows; ++row) {
+          const std::int64_t of_inputs = first_row + row;
+          float& sum = sums[row];
+          for (std::int64_t k = first; k < last; k += group) {
+            const std::int8_t* codes = args.x.codes + args.x.offset(of_inputs, k);
+            const std::int16_t* values = block.values + (k - first);
+            std::int32_t dot = 0;
+            for (std::int64_t i = 0; i < group; ++i) dot += codes[i] * values[i];
+            const float scale = args.x.scales[k / group * args.x.capacity + of_inputs];
+            sum = std::fma(static_cast<float>(dot), scale * block.scales[(k - first) / group], sum);
           }
-          const float scale = args.x.scales[first / group * args.x.capacity + row];
-          sum = std::fma(static_cast<float>(dot),
-                         scale * scale_in_run(run, run_at(first), j, group_at(first)), sum);
+          for (std::int64_t k = first; w.run.has_minima && k < last; k += group)
+            sum = std::fma(args.x.sums[k / group * args.x.capacity + of_inputs],
+                           block.offsets[(k - first) / group], sum);
         }
-        for (std::int64_t first = block; run.has_minima && first < last; first += group)
-          sum = std::fma(args.x.sums[first / group * args.x.capacity + row],
-                         offset_in_run(run, run_at(first), j, group_at(first)), sum);
       }
-      finish_output(to, row, output, static_cast<double>(sum));
+      for (std::int64_t row = 0; row < rows; ++row)
+        finish_output(to, first_row + row, output, static_cast<double>(sums[row]));
     }
+  }
 }
 
 }  // namespace scalar
