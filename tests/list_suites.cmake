@@ -23,7 +23,7 @@ foreach(name ${names})
   # a simulation.
   set(labels "")
   if(name MATCHES "^Cli" AND NOT name MATCHES "^Cli(Bad|NonFinite|FullDisk|HubCache)" OR
-      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|Levels/|PairedShift|Cases/CudaLibraryModel|Cases/CudaPrecision|CudaLibrary$|Cases/Int8Folder|Precisions/NonFiniteModel|DemoModel$|Outliers$|StaticPtq$|All/Longrope$|TokenizerVariants$|OfFamilies/CudaModel$|OfFamilies/FamilyModel$|CudaSteps$|Generator$|Tuning$|Mix$)")
+      name MATCHES "^(RunQuantizationExercise|AblateCacheAndPadding|ProbeEdgePrompts|MeasureBatched|Noise/|Levels/|PairedShift|Cases/CudaLibraryModel|Cases/CudaPrecision|CudaLibrary$|Cases/Int8Folder|Precisions/NonFiniteModel|DemoModel$|Outliers$|StaticPtq$|All/Longrope$|TokenizerVariants$|OfFamilies/CudaModel$|OfFamilies/FamilyModel$|CudaSteps$|CudaGraphProfile$|CudaTunedPrograms$|CudaStepPrograms$|Formats/CudaGroupedModel$|Generator$|Tuning$|Mix$)")
     set(labels "LABELS end_to_end")
   endif()
   string(APPEND text "add_test(\"${name}\" \"${PROGRAM}\" \"--gtest_filter=${name}.*\" --gtest_brief=1)\n"
