@@ -164,7 +164,6 @@ class Context {
 };
 
 // ---- a block
-// -----------------------------------------------------------------------------------------------
 
 struct Copy {
   std::int64_t to;
@@ -230,8 +229,7 @@ struct Block {
   const char* kernel = "";
   LaunchShape shape;
   const std::function<void()>* body = nullptr;
-  // Made by the first launch: most tests have none.
-  std::vector<Thread> threads;
+  std::vector<Thread> threads;  // made by the first launch: most tests have none
   std::array<State, kMostThreads> states{};
   std::vector<Warp> warps;
   std::vector<Warpgroup> warpgroups;
