@@ -94,6 +94,19 @@ TEST(ModelRoofline, HoldsABufferForEachSizeOfWorkingSet) {
   EXPECT_LT(peaks.bytes_per_second, 1e13);
 }
 
+TEST(ModelRoofline, HasWindowsAsLongAsTheLastRun) {
+  const LoadedModel loaded = with_threads(1);
+  Roofline roofline(*loaded.model);
+  constexpr Bytes kOwn{1 << 20}, kOther{1 << 21};
+  EXPECT_EQ(roofline.window_beside_run(kOwn).value, 0.008) << "no run yet";
+  for (const auto& [took, window] :
+       {std::pair(0.0001, 0.002), {0.005, 0.005}, {3.0, 0.008}, {0.003, 0.003}}) {
+    roofline.note_run(kOwn, {took});
+    EXPECT_EQ(roofline.window_beside_run(kOwn).value, window) << took;
+  }
+  EXPECT_EQ(roofline.window_beside_run(kOther).value, 0.008) << "runs that read more say nothing of it";
+}
+
 TEST(ModelRoofline, OfSeveralThreadsMeasuresTheirRoundTrip) {
   const LoadedModel loaded = with_threads(2);
   Roofline roofline(*loaded.model);

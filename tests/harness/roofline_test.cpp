@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "assay/assay.h"
 #include "assay/base/error.h"
 #include "assay/harness/predict.h"
 #include "assay/harness/run_case.h"
+#include "assay/harness/run_costs.h"
 #include "assay/harness/sweep.h"
 #include "assay/model/model.h"
 #include "support/fixtures.h"
@@ -161,6 +164,9 @@ TEST(RunCase, RecordsWhatItsStepsCost) {
   EXPECT_NEAR(s.flops, flops, 1e-9 * flops);
   EXPECT_NEAR(s.roofline_s, allowed, 1e-9 * allowed);
   EXPECT_NEAR(s.memory_bound_s, of_memory, 1e-9 * allowed);
+  const Bytes working_set = working_set_of(step_costs(plan_for_roofline(), {{3, 5}, 4, true}));
+  EXPECT_EQ(roofline.window_beside_run(working_set).value, std::clamp(s.total_latency_s, 0.002, 0.008))
+      << "the next time";
   EXPECT_GT(s.roofline_gb_s, 0.01);
   EXPECT_LT(s.roofline_gb_s, 10000);
 }
@@ -170,6 +176,8 @@ TEST(FirstRunOfACase, HasItsTextsProfileAndMemory) {
   Roofline roofline(*loaded.model);
   const FirstRun first = first_run(loaded, case_of_two_batches(), roofline, {});
   ASSERT_EQ(first.ids.size(), 3U);
+  const Bytes working_set = working_set_of(step_costs(plan_for_roofline(), {{3, 5}, 4, true}));
+  EXPECT_EQ(roofline.window_beside_run(working_set).value, std::clamp(first.seconds, 0.002, 0.008));
   EXPECT_EQ(first.ids[2].size(), 4U);
   EXPECT_EQ(first.prompt_ids[1], (std::vector<TokenId>{4, 5, 6, 7, 8}));
   EXPECT_EQ(first.texts.size(), 3U);

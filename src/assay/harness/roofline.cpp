@@ -189,10 +189,9 @@ Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
   return peaks;
 }
 
-Roofline::Peaks Roofline::measure_beside_run(Bytes working_set) {
+Seconds Roofline::window_beside_run(Bytes working_set) const {
   const auto last = runs_.find(working_set.value);
-  if (last == runs_.end()) return measure(working_set);
-  return measure(working_set, std::clamp(last->second, kShortestWindow, kLongestWindow));
+  return last == runs_.end() ? kLongestWindow : std::clamp(last->second, kShortestWindow, kLongestWindow);
 }
 
 void Roofline::note_run(Bytes working_set, Seconds took) {

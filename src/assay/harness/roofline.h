@@ -68,9 +68,9 @@ class Roofline {
   // Takes two to three times `each`, on a GPU less than once. `working_set`: the bytes that a step reads; a
   // probe reads about as many (within an eighth of an octave), 1 GiB at most.
   Peaks measure(Bytes working_set, Seconds each = kLongestWindow);
-  // The same beside a run that reads as much, in windows as long as the last one took: what disturbs the one
-  // disturbs the other as much, and runs of a millisecond do not wait for windows of eight.
-  Peaks measure_beside_run(Bytes working_set);
+  // How long a window is beside a run that reads as much: as long as the last one took, within limits. What
+  // disturbs the one disturbs the other as much, and runs of a millisecond do not wait for windows of eight.
+  Seconds window_beside_run(Bytes working_set) const;
   void note_run(Bytes working_set, Seconds took);
   Bytes held() const;  // by the probes' buffers
 

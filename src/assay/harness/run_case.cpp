@@ -177,7 +177,7 @@ Sample run_case(const LoadedModel& loaded, const Case& spec, Roofline* roofline,
   if (roofline != nullptr) {
     working_set =
         working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, spec).front()));
-    peaks = roofline->measure_beside_run(working_set);
+    peaks = roofline->measure(working_set, roofline->window_beside_run(working_set));
   }
   std::optional<DisturbanceWatch> own;
   if (watch == nullptr) watch = &own.emplace();
@@ -198,7 +198,7 @@ Sample run_case(const LoadedModel& loaded, const Case& spec, Roofline* roofline,
   const Plan& plan = loaded.model->program().plan();
   roofline->note_run(working_set, {ran.sample.total_latency_s});
   repeat_impossible(plan, ran.shapes, ran.sample, peaks,
-                    [&] { return roofline->measure_beside_run(working_set); });
+                    [&] { return roofline->measure(working_set, roofline->window_beside_run(working_set)); });
   set_roofline(plan, ran.shapes, peaks, ran.sample);
   return std::move(ran.sample);
 }
