@@ -190,7 +190,7 @@ Roofline::Peaks Roofline::measure(Bytes working_set, Seconds each) {
 }
 
 Seconds Roofline::window_beside_run(Bytes working_set) const {
-  const auto last = runs_.find(working_set.value);
+  const auto last = pool_ == nullptr ? runs_.end() : runs_.find(working_set.value);
   return last == runs_.end() ? kLongestWindow : std::clamp(last->second, kShortestWindow, kLongestWindow);
 }
 

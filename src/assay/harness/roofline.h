@@ -70,6 +70,7 @@ class Roofline {
   Peaks measure(Bytes working_set, Seconds each = kLongestWindow);
   // How long a window is beside a run that reads as much: as long as the last one took, within limits. What
   // disturbs the one disturbs the other as much, and runs of a millisecond do not wait for windows of eight.
+  // A device's are short enough.
   Seconds window_beside_run(Bytes working_set) const;
   void note_run(Bytes working_set, Seconds took);
   Bytes held() const;  // by the probes' buffers

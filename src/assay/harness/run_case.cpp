@@ -174,10 +174,13 @@ Sample run_case(const LoadedModel& loaded, const Case& spec, Roofline* roofline,
                 const ShouldStop& should_stop, DisturbanceWatch* watch, GpuSensors* sensors) {
   Roofline::Peaks peaks;
   Bytes working_set;
+  const auto measure = [&] {
+    return roofline->measure(working_set, roofline->window_beside_run(working_set));
+  };
   if (roofline != nullptr) {
     working_set =
         working_set_of(step_costs(loaded.model->program().plan(), expected_shapes(loaded, spec).front()));
-    peaks = roofline->measure(working_set, roofline->window_beside_run(working_set));
+    peaks = measure();
   }
   std::optional<DisturbanceWatch> own;
   if (watch == nullptr) watch = &own.emplace();
@@ -197,8 +200,7 @@ Sample run_case(const LoadedModel& loaded, const Case& spec, Roofline* roofline,
   if (roofline == nullptr) return std::move(ran.sample);
   const Plan& plan = loaded.model->program().plan();
   roofline->note_run(working_set, {ran.sample.total_latency_s});
-  repeat_impossible(plan, ran.shapes, ran.sample, peaks,
-                    [&] { return roofline->measure(working_set, roofline->window_beside_run(working_set)); });
+  repeat_impossible(plan, ran.shapes, ran.sample, peaks, measure);
   set_roofline(plan, ran.shapes, peaks, ran.sample);
   return std::move(ran.sample);
 }
