@@ -211,7 +211,7 @@ Roofline::Peaks usual_peaks(const Plan& plan, const Precision& precision, const 
   const ResolvedRun run = resolve(configuration, {.pins_caller = true});
   const auto backend = make_backend(run.device, run.backend);
   const Bytes read = cost_of(plan, 1, 0, 1).weight_bytes;
-  constexpr Seconds kTime{0.002};  // of a device, whose events resolve a microsecond, and of threads
+  constexpr Seconds kTime{0.002};  // a device's events resolve a microsecond
   constexpr int kWindows = 5;
   constexpr std::int64_t kMax = std::int64_t{1} << 28;
   if (backend->pool() == nullptr) return usual_share(device_peaks(*backend, read, precision, kTime));
