@@ -193,8 +193,8 @@ TEST(GroupedInt8Reference, IsNearTheProductOfTheNumbers) {
       for (std::int64_t row = 0; row < kRows; ++row)
         for (std::int64_t output = 0; output < kOutputs; ++output) {
           double exact = 0, coded = 0, bound = 0, magnitude = 0;
-          for (std::int64_t i = 0; i < k; ++i) {
-            const auto w = static_cast<double>(held.args().value(output / kPanel, output % kPanel, i));
+          held.args().for_row(output / kPanel, output % kPanel, [&](std::int64_t i, float value) {
+            const auto w = static_cast<double>(value);
             const auto input = static_cast<double>(x[static_cast<std::size_t>(row * k + i)]);
             double largest = 0;
             for (std::int64_t j = i / 32 * 32; j < std::min(k, i / 32 * 32 + 32); ++j)
@@ -205,7 +205,7 @@ TEST(GroupedInt8Reference, IsNearTheProductOfTheNumbers) {
             coded += code * (largest / 127) * w;
             bound += std::fabs(w) * largest / 254;
             magnitude += std::fabs(input * w);
-          }
+          });
           const auto y = static_cast<double>(got[static_cast<std::size_t>(row * kOutputs + output)]);
           ASSERT_NEAR(y, coded, 2e-5 * magnitude + 1e-6) << name_of(format) << " " << k;
           ASSERT_NEAR(y, exact, bound + 2e-5 * magnitude + 1e-6) << name_of(format) << " " << k;

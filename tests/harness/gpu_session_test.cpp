@@ -5,6 +5,7 @@
 
 #include "assay/backend/cuda/cuda_backend.h"
 #include "assay/harness/context.h"
+#include "assay/harness/roofline.h"
 #include "assay/harness/rows.h"
 #include "assay/harness/sweep.h"
 #include "assay/model/model.h"
@@ -14,18 +15,37 @@
 namespace assay {
 namespace {
 
-TEST(GpuSession, MeasuresTheDevicesMemoryAndRoofline) {
+std::shared_ptr<cuda::EmulatedRuntime> small_runtime() {
   cuda::EmulatedDevice device;
   device.facts.processors = 1;
-  const std::shared_ptr<cuda::EmulatedRuntime> runtime = cuda::make_emulated_runtime(device);
-  const auto backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, runtime);
+  return cuda::make_emulated_runtime(device);
+}
+
+LoadedModel on(const std::shared_ptr<Backend>& backend) {
   RunConfig config;
   config.precision = Preset::float16;
   LoadOptions options;
   options.shared_backend = backend;
   options.needs_tokenizer = false;
-  const LoadedModel loaded =
-      load_model_and_tokenizer({test::fixture_model("llama_grouped").string()}, config, options);
+  return load_model_and_tokenizer({test::fixture_model("llama_grouped").string()}, config, options);
+}
+
+// What disturbs a processor's threads disturbs a device's clock of events less: its windows are as long after
+// any run.
+TEST(GpuSession, KeepsTheWindowsOfItsRoofline) {
+  const LoadedModel loaded = on(make_cuda_backend(Device{Device::Kind::cuda, 0}, small_runtime()));
+  Roofline roofline(*loaded.model);
+  constexpr Bytes kWorkingSet{1 << 20};
+  const Seconds before = roofline.window_beside_run(kWorkingSet);
+  for (const double took : {0.0002, 0.003, 5.0}) {
+    roofline.note_run(kWorkingSet, {took});
+    EXPECT_EQ(roofline.window_beside_run(kWorkingSet).value, before.value) << took;
+  }
+}
+
+TEST(GpuSession, MeasuresTheDevicesMemoryAndRoofline) {
+  const auto backend = make_cuda_backend(Device{Device::Kind::cuda, 0}, small_runtime());
+  const LoadedModel loaded = on(backend);
   EXPECT_EQ(loaded.dtype_label, "float16");
   EXPECT_EQ(loaded.model->backend().device().text(), "cuda:0");
 

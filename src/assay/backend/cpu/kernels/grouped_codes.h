@@ -92,13 +92,6 @@ struct GroupedCodes {
       }
     }
   }
-  float value(std::int64_t panel, std::int64_t j, std::int64_t i) const {
-    const std::byte* at = scales + panel * scale_bytes() + i / run.inputs * run.bytes();
-    const auto group = static_cast<int>(i % run.inputs / run.group());
-    const float scaled =
-        values[code_at(codes + panel * code_bytes(), bits, i, j)] * scale_in_run(run, at, j, group);
-    return run.has_minima ? scaled + offset_in_run(run, at, j, group) : scaled;
-  }
 };
 
 // As KernelTable::expand and linear_four_bit have it, of these codes.
