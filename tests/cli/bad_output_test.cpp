@@ -17,7 +17,7 @@ std::vector<std::string> run_into(const std::string& folder) {
           "-p",          "hi",
           "-n",          "2",
           "-r",          "1",
-          "--skip",      "noise,lengths,ablation,batches,edge",
+          "--skip",      "noise,lengths,ablation,batches,batched-precisions,edge",
           "--processes", "1",
           "--corpus",    kModel + "/prompt.txt",
           "-o",          folder};

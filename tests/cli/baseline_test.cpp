@@ -79,13 +79,13 @@ TEST_F(CliBaseline, IsFoundByEveryNameOfIt) {
 
 TEST_F(CliBaseline, ARunMeasuresItsStudiesOnTheModelThatItNames) {
   const std::string out = folder_ / "results";
-  const ProgramResult result =
-      run_program({"run",         kModel,        "--with",     other_,
-                   "--precision", "float32,nf4", "--baseline", "other: nf4",
-                   "-o",          out,           "--skip",     "noise,lengths,ablation,batches,edge",
-                   "--corpus",    kText,         "-p",         "a",
-                   "-n",          "4",           "-r",         "1",
-                   "--processes", "1",           "--json"});
+  const ProgramResult result = run_program(
+      {"run",         kModel,        "--with",     other_,
+       "--precision", "float32,nf4", "--baseline", "other: nf4",
+       "-o",          out,           "--skip",     "noise,lengths,ablation,batches,batched-precisions,edge",
+       "--corpus",    kText,         "-p",         "a",
+       "-n",          "4",           "-r",         "1",
+       "--processes", "1",           "--json"});
   expect_success(result);
   const Json json = Json::parse(result.out);
   EXPECT_EQ(fs::path(json["model"]["id"].get<std::string>()).filename(), "other");

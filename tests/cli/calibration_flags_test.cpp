@@ -21,7 +21,8 @@ TEST(CliCalibration, EveryCommandTakesItsFlags) {
            {"bench", "demo", "-p", "8", "-n", "0", "-r", "1", "--format", "json"},
            {"logits", "demo", "--ids", "1,2,3", "-o", folder / "x.npy", "--json"},
            {"run", "demo", "-p", "Once", "-n", "2", "-r", "1", "--corpus", folder / "corpus.txt", "--skip",
-            "noise,lengths,ablation,batches,edge", "--processes", "1", "-o", folder / "out", "--quiet"}}) {
+            "noise,lengths,ablation,batches,batched-precisions,edge", "--processes", "1", "-o",
+            folder / "out", "--quiet"}}) {
     arguments.insert(arguments.end(), how.begin(), how.end());
     const ProgramResult result = run_program(arguments);
     SCOPED_TRACE(arguments[0]);

@@ -17,7 +17,7 @@ class CliData : public testing::Test {
   static void run_into(const std::string& out) {
     expect_success(run_program({"run", kModel, "-p", "hello", "-n", "12", "--processes", "3", "-r", "2",
                                 "--corpus", kText, "-o", out, "--precision", "float32,nf4", "--skip",
-                                "noise,lengths,ablation,batches,edge"}));
+                                "noise,lengths,ablation,batches,batched-precisions,edge"}));
   }
   TemporaryFolder folder_;
 };

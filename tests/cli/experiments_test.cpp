@@ -112,7 +112,7 @@ TEST(CliStudies, HelpShowsTheirOptions) {
   EXPECT_NE(lengths.out.find("[32,128,512,0]"), std::string::npos) << lengths.out;
   const std::string run = run_program({"run", "--help"}).out;
   for (const char* word : {"--lengths", "--ablation-lengths", "--batch-size", "--noise-pairs", "--corpus",
-                           "noise,trade-off,lengths,ablation,batches,perplexity,task,divergence,edge"})
+                           "batches,batched-precisions,perplexity,task,divergence,edge"})
     EXPECT_NE(run.find(word), std::string::npos) << word;
 }
 

@@ -62,7 +62,7 @@ std::vector<std::string> short_run(const std::string& model, const std::string& 
           "-r",          "1",
           "--processes", "1",
           "--precision", "float32",
-          "--skip",      "noise,lengths,ablation,batches,edge,divergence,task",
+          "--skip",      "noise,lengths,ablation,batches,batched-precisions,edge,divergence,task",
           "-o",          out};
 }
 

@@ -59,9 +59,10 @@ TEST_F(CliNonFinite, EveryCommandSaysSoOnEveryTier) {
 }
 
 TEST_F(CliNonFinite, RunKeepsARowWithTheReason) {
-  const ProgramResult result = run_program({"run", spoiled_keys(), "-p", "hello", "-n", "3", "-r", "2",
-                                            "--corpus", text_, "-o", out_, "--precision", "float32", "--skip",
-                                            "noise,trade-off,lengths,ablation,batches,divergence,edge"});
+  const ProgramResult result =
+      run_program({"run", spoiled_keys(), "-p", "hello", "-n", "3", "-r", "2", "--corpus", text_, "-o", out_,
+                   "--precision", "float32", "--skip",
+                   "noise,trade-off,lengths,ablation,batches,batched-precisions,divergence,edge"});
   EXPECT_EQ(result.exit_code, 3) << result.err;  // cases failed
   const auto json = nlohmann::json::parse(read_file(out_ + "/results.json"));
   EXPECT_FALSE(json["rows"].empty());

@@ -12,7 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::string kBaselineAndPerplexity = "noise,trade-off,lengths,ablation,batches,divergence,edge";
+const std::string kBaselineAndPerplexity =
+    "noise,trade-off,lengths,ablation,batches,batched-precisions,divergence,edge";
 
 class CliRunReport : public testing::Test {
  protected:

@@ -16,9 +16,10 @@ using Json = nlohmann::json;
 class CliRunTask : public testing::Test {
  protected:
   ProgramResult run(const std::string& model, std::vector<std::string> more) {
-    more.insert(more.begin(), {"run", model, "-p", "the", "-n", "3", "--processes", "1", "-r", "1",
-                               "--precision", "float32,nf4", "--skip",
-                               "noise,lengths,ablation,batches,perplexity,divergence,edge", "-o", out_});
+    more.insert(more.begin(),
+                {"run", model, "-p", "the", "-n", "3", "--processes", "1", "-r", "1", "--precision",
+                 "float32,nf4", "--skip",
+                 "noise,lengths,ablation,batches,batched-precisions,perplexity,divergence,edge", "-o", out_});
     return run_program(more);
   }
   // By label, of the trade-off; null where it has none.

@@ -81,7 +81,8 @@ TEST(CliStreams, JsonIsOneDocumentAlone) {
       {"inspect", kModel},
       {"kernels"},
       {"run", kModel, "-p", "hi", "-n", "2", "-r", "1", "--processes", "1", "--skip",
-       "noise,lengths,ablation,batches,edge", "--corpus", kModel + "/prompt.txt", "-o", folder / "out"}};
+       "noise,lengths,ablation,batches,batched-precisions,edge", "--corpus", kModel + "/prompt.txt", "-o",
+       folder / "out"}};
   for (std::vector<std::string> command : commands) {
     command.emplace_back("--json");
     const ProgramResult result = run_program(command);

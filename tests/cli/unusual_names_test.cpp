@@ -31,7 +31,7 @@ class CliUnusualNames : public testing::Test {
                                    "0",
                                    "--quiet",
                                    "--skip",
-                                   "edge,lengths,ablation,batches"};
+                                   "edge,lengths,ablation,batches,batched-precisions"};
     words.insert(words.end(), more.begin(), more.end());
     return run_program(words);
   }

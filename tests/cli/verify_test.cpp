@@ -12,9 +12,10 @@ using VerifyJson = nlohmann::json;
 class CliVerify : public testing::Test {
  protected:
   void SetUp() override {
-    expect_success(run_program({"run", kModel, "-p", "hello", "-n", "4", "--processes", "1", "-r", "2",
-                                "--corpus", kText, "--precision", "float32,nf4", "--skip",
-                                "noise,lengths,ablation,batches,edge", "-o", out_, "--quiet"}));
+    expect_success(
+        run_program({"run", kModel, "-p", "hello", "-n", "4", "--processes", "1", "-r", "2", "--corpus",
+                     kText, "--precision", "float32,nf4", "--skip",
+                     "noise,lengths,ablation,batches,batched-precisions,edge", "-o", out_, "--quiet"}));
   }
   TemporaryFolder folder_;
   const std::string out_ = folder_ / "out";

@@ -215,11 +215,11 @@ TEST_F(CliWith, PerplexityTakesTheShortestContext) {
 
 TEST_F(CliWith, RunMeasuresEveryModel) {
   const std::string out = folder_ / "results";
-  expect_success(
-      run_program({"run",      kModel, "--with", other_,        "--precision",
-                   "float32",  "-o",   out,      "--skip",      "noise,lengths,ablation,batches,edge",
-                   "--corpus", kText,  "-p",     "a",           "-n",
-                   "4",        "-r",   "1",      "--processes", "1"}));
+  expect_success(run_program(
+      {"run",      kModel, "--with", other_,        "--precision",
+       "float32",  "-o",   out,      "--skip",      "noise,lengths,ablation,batches,batched-precisions,edge",
+       "--corpus", kText,  "-p",     "a",           "-n",
+       "4",        "-r",   "1",      "--processes", "1"}));
   const Json json = Json::parse(text_of(fs::path(out) / "results.json"));
   EXPECT_EQ(labels_of(json["rows"], "trade-off"),
             (std::vector<std::string>{"with_tokenizer: float32", "other: float32"}));
@@ -230,12 +230,12 @@ TEST_F(CliWith, RunMeasuresEveryModel) {
 
   // The journal is of these models alone.
   write_file(other_ / "model.safetensors", text_of(fs::path(kModel) / "model.safetensors"));
-  const ProgramResult changed =
-      run_program({"run",      kModel, "--with", other_,        "--precision",
-                   "float32",  "-o",   out,      "--skip",      "noise,lengths,ablation,batches,edge",
-                   "--corpus", kText,  "-p",     "a",           "-n",
-                   "4",        "-r",   "1",      "--processes", "1",
-                   "--resume"});
+  const ProgramResult changed = run_program(
+      {"run",      kModel, "--with", other_,        "--precision",
+       "float32",  "-o",   out,      "--skip",      "noise,lengths,ablation,batches,batched-precisions,edge",
+       "--corpus", kText,  "-p",     "a",           "-n",
+       "4",        "-r",   "1",      "--processes", "1",
+       "--resume"});
   expect_failure(changed, 1, {"journal"});
 }
 

@@ -223,6 +223,34 @@ TEST(LimitedChoice, ChoosesBatchesByThroughputWithTheQualityOfTheirConfiguration
   EXPECT_TRUE(chosen(results, "server,ppl-ratio=1.001").best.empty());
 }
 
+// Precisions in batches first, then the sizes of the baseline's batches.
+TEST(LimitedChoice, ChoosesAmongPrecisionsInBatches) {
+  ResultSet results = limited_results();
+  const auto add = [&](Scenario scenario, const std::string& label, double seconds, double token_ms) {
+    Row row = limited_row(label, 120, seconds);
+    row.scenario = scenario;
+    row.setting.batch_size = 16;
+    row.parameters = {{"configuration", scenario == Scenario::batches ? "float32" : label}};
+    row.set("tokens_per_sec", 800 / seconds);
+    row.set("time_per_output_token_ms", token_ms);
+    results.rows.push_back(row);
+  };
+  add(Scenario::batches, "batch 1", 3, 20);
+  add(Scenario::batched_precisions, "float32", 1, 90);
+  add(Scenario::batched_precisions, "int8", 0.5, 45);
+  add(Scenario::batched_precisions, "nf4", 0.25, 30);
+  const LimitedChoice any = chosen(results, "server");
+  EXPECT_EQ(any.best.front(), "batch 16 of nf4");
+  EXPECT_EQ(any.scenario, Scenario::batched_precisions);
+  EXPECT_EQ(any.candidates, 3);
+  EXPECT_EQ(chosen(results, "server,ppl-ratio=1.04").best.front(), "batch 16 of int8")
+      << "the loss is that of the configuration";
+  const LimitedChoice slow = chosen(results, "server,token=25ms");
+  EXPECT_EQ(slow.best.front(), "batch 1 of float32") << "a smaller batch is in time";
+  EXPECT_EQ(slow.scenario, Scenario::batches);
+  EXPECT_EQ(chosen(results, "server,token=5ms").scenario, Scenario::batched_precisions);
+}
+
 TEST(LimitedChoice, IsEmptyWithoutRows) {
   EXPECT_FALSE(choose_within({}, limits_from_text("memory=1GiB")));
 }

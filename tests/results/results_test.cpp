@@ -192,8 +192,8 @@ TEST(Conclude, ComparesTheBestOfEachRankedScenario) {
     result.comparisons = {here, unknown, elsewhere};
     result.judge_all(0.04);
     const bool is_ranked = scenario == Scenario::tradeoff || scenario == Scenario::precisions ||
-                           scenario == Scenario::batches || scenario == Scenario::threads ||
-                           scenario == Scenario::kv_cache;
+                           scenario == Scenario::batches || scenario == Scenario::batched_precisions ||
+                           scenario == Scenario::threads || scenario == Scenario::kv_cache;
     ASSERT_EQ(result.other_comparisons.size(), is_ranked ? 2U : 0U) << name_of(scenario);
     if (!is_ranked) continue;
     const Comparison &next = result.other_comparisons[0], &slow = result.other_comparisons[1];

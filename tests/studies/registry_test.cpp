@@ -146,10 +146,11 @@ TEST(SuitePlan, HoldsTheStudiesOfARunInTheirOrder) {
   SuiteOptions options;
   EXPECT_EQ(names_of(suite_plan(options)),
             (std::vector<std::string>{"baseline", "noise", "trade-off", "lengths", "ablation", "batches",
-                                      "perplexity", "task", "divergence", "edge"}));
+                                      "batched-precisions", "perplexity", "task", "divergence", "edge"}));
   options.skipped = {"noise", "edge", "divergence", "task"};
-  EXPECT_EQ(names_of(suite_plan(options)), (std::vector<std::string>{"baseline", "trade-off", "lengths",
-                                                                     "ablation", "batches", "perplexity"}));
+  EXPECT_EQ(names_of(suite_plan(options)),
+            (std::vector<std::string>{"baseline", "trade-off", "lengths", "ablation", "batches",
+                                      "batched-precisions", "perplexity"}));
   for (const char* name : {"baseline", "threads", "nonsense"}) {
     options.skipped = {name};
     try {

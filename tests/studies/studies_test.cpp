@@ -440,10 +440,10 @@ TEST(RunQuantizationExercise, RunsEverythingInItsOrder) {
   std::vector<Scenario> scenarios;
   for (const Row& row : results.rows)
     if (scenarios.empty() || scenarios.back() != row.scenario) scenarios.push_back(row.scenario);
+  using enum Scenario;
   EXPECT_EQ(scenarios,
-            (std::vector<Scenario>{Scenario::baseline, Scenario::tradeoff, Scenario::lengths, Scenario::cache,
-                                   Scenario::padding, Scenario::step_times, Scenario::batches,
-                                   Scenario::perplexity, Scenario::divergence, Scenario::edge_prompts}));
+            (std::vector<Scenario>{baseline, tradeoff, lengths, cache, padding, step_times, batches,
+                                   batched_precisions, perplexity, divergence, edge_prompts}));
   EXPECT_EQ(results.rows[1].status, RowStatus::error);
   EXPECT_NE(results.rows[1].reason.find("exceed the model's context of 64"), std::string::npos);
   EXPECT_FALSE(results.noise) << "one process has none";

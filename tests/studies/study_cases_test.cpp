@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "assay/base/error.h"
+#include "assay/studies/batched_precisions.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/registry.h"
 #include "assay/studies/suite_plan.h"
@@ -113,6 +114,79 @@ TEST_F(ScriptedStudies, BatchedCasesSayWhatTheyCouldNotHave) {
   options.prompts = {Tokens(60, 1)};
   options.batch_sizes = {1};
   EXPECT_EQ(study.cases(context(), options)[0].truncation, Truncation::none);
+}
+
+TEST_F(ScriptedStudies, EveryPrecisionRunsTheSamePromptsInBatchesOfOneSize) {
+  const Study& study = study_named("batched-precisions");
+  BatchedPrecisionsOptions options;
+  options.precisions = {"float32", "nf4", "int8-dynamic+head"};
+  options.prompts = std::vector<Prompt>(5, Tokens{1, 2});
+  options.batch_size = 4;
+  options.new_tokens = 7;
+  const std::vector<Case> cases = study.cases(context(), options);
+  ASSERT_EQ(cases.size(), 3U);
+  EXPECT_EQ(cases[0].label, "float32");
+  EXPECT_EQ(cases[1].label, "nf4");
+  EXPECT_EQ(cases[2].label, "int8-dynamic+head:int8");
+  for (const Case& spec : cases) {
+    EXPECT_EQ(spec.scenario, Scenario::batched_precisions);
+    EXPECT_EQ(spec.configuration.label(), spec.label);
+    EXPECT_EQ(spec.batch_size, 4);
+    EXPECT_EQ(spec.prompts.size(), 5U);
+    EXPECT_EQ(spec.new_tokens, 7);
+    EXPECT_EQ(texts_of(spec), Texts{"the last batch holds 1 of 4 sequences"});
+  }
+  EXPECT_TRUE(study.applies(context(), options));
+  options.precisions = {"nf4"};
+  EXPECT_FALSE(study.applies(context(), options)) << "one alone is compared with nothing";
+  options.batch_size = 0;
+  EXPECT_EQ(refusal_of([&] { study.cases(context(), options); }),
+            "batch_size: expected a whole number from 1, found 0");
+}
+
+TEST_F(ScriptedStudies, PrecisionsInBatchesCompareWithTheFirst) {
+  take({{"float32", {4, 1}}, {"nf4", {2, 1}}});
+  const ExperimentResult result = run("batched-precisions", [](std::any& o) {
+    auto& options = std::any_cast<BatchedPrecisionsOptions&>(o);
+    options.precisions = {"float32", "nf4"};
+    options.prompts = std::vector<Prompt>(4, Tokens{1, 2});
+    options.batch_size = 4;
+  });
+  ASSERT_EQ(result.comparisons.size(), 1U);
+  EXPECT_EQ(result.comparisons[0].subject, "nf4");
+  EXPECT_EQ(result.comparisons[0].baseline, "float32");
+  EXPECT_EQ(result.comparisons[0].scenario, Scenario::batched_precisions);
+  ASSERT_EQ(result.rows.size(), 2U);
+  EXPECT_EQ(result.rows[1].setting.batch_size, 4);
+}
+
+// Within a budget they come after what every reader needs, and with processes enough for a verdict.
+TEST_F(ScriptedStudies, PrecisionsInBatchesAreNotEssential) {
+  const Study& study = study_named("batched-precisions");
+  BatchedPrecisionsOptions options;
+  options.precisions = {"float32", "bfloat16", "nf4"};
+  const CostedStudy costed = study.costs(context(), options, [](const Case&) { return CaseCost{}; });
+  EXPECT_TRUE(costed.needs_verdict);
+  ASSERT_EQ(costed.cases.size(), 3U);
+  for (const CostedCase& c : costed.cases) {
+    EXPECT_FALSE(c.is_essential) << c.key;
+    EXPECT_FALSE(c.is_asked) << c.key;
+    EXPECT_EQ(c.need, Need::batched_precisions);
+  }
+  EXPECT_EQ(costed.cases[2].value, "nf4");
+}
+
+TEST(SuitePlan, MeasuresPrecisionsInTheLargestBatchThatIsAskedFor) {
+  const auto size_of = [](const SuiteOptions& options) {
+    for (const PlannedStudy& planned : suite_plan(options))
+      if (planned.study->name == "batched-precisions")
+        return std::any_cast<const BatchedPrecisionsOptions&>(planned.options).batch_size;
+    return std::int64_t{0};
+  };
+  SuiteOptions options;
+  EXPECT_EQ(size_of(options), 8);
+  options.studies["batches"] = BatchedOptions{.prompts = {}, .batch_sizes = {2, 16, 4}};
+  EXPECT_EQ(size_of(options), 16);
 }
 
 TEST_F(ScriptedStudies, BatchesCompareWithTheFirstThatIsSmaller) {

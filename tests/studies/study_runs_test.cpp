@@ -133,7 +133,8 @@ TEST_F(ScriptedStudies, SuiteCasesAreOfTheFirstPrecision) {
   options.precisions = {"nf4", "float32"};
   options.prompts = {"one"};
   options.new_tokens = 4;
-  options.skipped = {"noise", "lengths", "ablation", "batches", "perplexity", "divergence", "edge"};
+  options.skipped = {"noise",      "lengths",    "ablation", "batches", "batched-precisions",
+                     "perplexity", "divergence", "edge"};
   const std::vector<Case> cases = suite_cases(context(), options);
   ASSERT_EQ(cases.size(), 3U);
   EXPECT_EQ(cases[0].configuration.label(), "nf4") << "the baseline";

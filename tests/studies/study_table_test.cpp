@@ -46,6 +46,11 @@ batches | sweep batches | in a run
   --batch-size from 0, run: batch-size, batch_sizes
   --padding, padding
   --max-new-tokens -n from 1, max_new_tokens
+batched-precisions | sweep batched-precisions | in a run
+  --precision, precision
+  --prompt -p, prompt
+  --batch-size from 1, batch_size
+  --max-new-tokens -n from 1, max_new_tokens
 threads | sweep threads | alone
   --threads -t from 1 to 1024, threads
   --prompt -p, prompt
@@ -98,10 +103,10 @@ TEST(StudyTable, RefusesANameThatIsNone) {
     study_named("none");
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "study: expected one of baseline, noise, trade-off, lengths, ablation, cache, padding, "
-        "precisions, batches, threads, kv-cache, perplexity, task, divergence, edge, bench, found 'none'");
+    EXPECT_STREQ(error.what(),
+                 "study: expected one of baseline, noise, trade-off, lengths, ablation, cache, padding, "
+                 "precisions, batches, batched-precisions, threads, kv-cache, perplexity, task, divergence, "
+                 "edge, bench, found 'none'");
   }
 }
 

@@ -48,6 +48,7 @@ const std::vector<Part>& skippable_parts() {
       {"lengths", {Scenario::lengths}},
       {"ablation", {Scenario::cache, Scenario::padding, Scenario::step_times}},
       {"batches", {Scenario::batches}},
+      {"batched-precisions", {Scenario::batched_precisions}},
       {"edge", {Scenario::edge_prompts}},
       {"perplexity", {Scenario::perplexity}},
       {"divergence", {Scenario::divergence}},

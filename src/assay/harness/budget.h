@@ -34,6 +34,7 @@ enum class Need {
   lengths,
   edge_prompts,
   noise,
+  batched_precisions,
   long_prompts,
 };
 

@@ -35,11 +35,16 @@ std::string_view goal_tag(Goal goal) {
   return "";
 }
 
+std::string label_of(const Row& row) {
+  if (row.scenario == Scenario::batched_precisions) return label_in_batches(row);
+  if (row.scenario != Scenario::batches || row.parameter("configuration").empty()) return row.label;
+  return row.label + " of " + row.parameter("configuration");
+}
+
 class Chooser {
  public:
-  Chooser(const ResultSet& results, const Limits& limits, double margin)
-      : results_(results), limits_(limits), margin_(margin) {
-    scenario_ = limits.goal == Goal::throughput ? Scenario::batches : Scenario::tradeoff;
+  Chooser(const ResultSet& results, const Limits& limits, double margin, Scenario scenario)
+      : results_(results), limits_(limits), margin_(margin), scenario_(scenario) {
     if (scenario_ == Scenario::tradeoff && !has_rows(scenario_)) scenario_ = Scenario::precisions;
     for (const Row& row : results.rows) {
       const Value* value = row.find(goal_tag(limits.goal));
@@ -81,10 +86,6 @@ class Chooser {
   bool has_rows(Scenario scenario) const {
     return std::any_of(results_.rows.begin(), results_.rows.end(),
                        [&](const Row& row) { return row.scenario == scenario; });
-  }
-  static std::string label_of(const Row& row) {
-    if (row.scenario != Scenario::batches || row.parameter("configuration").empty()) return row.label;
-    return row.label + " of " + row.parameter("configuration");
   }
   const std::string& configuration_of(const Row& row) const {
     const std::string& own = row.parameter("configuration");
@@ -227,14 +228,28 @@ class Chooser {
   const ResultSet& results_;
   const Limits& limits_;
   double margin_;
-  Scenario scenario_ = Scenario::tradeoff;
+  Scenario scenario_;
   std::vector<Candidate> candidates_;  // the best by the goal first
 };
 
 }  // namespace
 
 std::optional<LimitedChoice> choose_within(const ResultSet& results, const Limits& limits, double margin) {
-  return Chooser(results, limits, margin).run();
+  if (limits.goal != Goal::throughput) return Chooser(results, limits, margin, Scenario::tradeoff).run();
+  // Rows of two sweeps are not tested against each other: precisions come first, then sizes of batches.
+  std::optional<LimitedChoice> precisions = best_precision_in_batches(results, limits, margin);
+  if (precisions && !precisions->best.empty()) return precisions;
+  std::optional<LimitedChoice> sizes = Chooser(results, limits, margin, Scenario::batches).run();
+  return sizes && (!precisions || !sizes->best.empty()) ? sizes : precisions;
+}
+
+std::string label_in_batches(const Row& row) {
+  return fmt::format("batch {} of {}", row.setting.batch_size, row.label);
+}
+
+std::optional<LimitedChoice> best_precision_in_batches(const ResultSet& results, const Limits& limits,
+                                                       double margin) {
+  return Chooser(results, limits, margin, Scenario::batched_precisions).run();
 }
 
 }  // namespace assay

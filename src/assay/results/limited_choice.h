@@ -53,5 +53,10 @@ struct LimitedChoice {
 // rows' samples. Empty where no row was measured for the goal.
 std::optional<LimitedChoice> choose_within(const ResultSet& results, const Limits& limits,
                                            double margin = 0.02);
+// The same, for the highest tokens/s among the precisions that ran in batches of one size.
+std::optional<LimitedChoice> best_precision_in_batches(const ResultSet& results, const Limits& limits,
+                                                       double margin = 0.02);
+// What it calls such a row: "batch 8 of nf4".
+std::string label_in_batches(const Row& row);
 
 }  // namespace assay

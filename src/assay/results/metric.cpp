@@ -1,8 +1,5 @@
 #include "assay/results/metric.h"
 
-#include <string>
-#include <vector>
-
 #include "assay/results/quality_metrics.h"
 
 namespace assay {
@@ -64,7 +61,7 @@ constexpr Metric kCatalogue[] = {
      .decimals = 1,
      .shows_interval = true,
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::cache, S::padding, S::batches,
-                S::threads, S::edge_prompts, S::kv_cache, S::bench},
+                S::batched_precisions, S::threads, S::edge_prompts, S::kv_cache, S::bench},
      .rank = 1,
      .definition =
          "Time from handing the prompt's ids to the model to the last new token, with the device "
@@ -83,7 +80,7 @@ constexpr Metric kCatalogue[] = {
      .better = Better::higher,
      .decimals = 1,
      .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::cache, S::padding, S::batches,
-                S::threads, S::kv_cache, S::bench},
+                S::batched_precisions, S::threads, S::kv_cache, S::bench},
      .rank = 2,
      .definition = "tokens_generated / total_latency_s; of a test of assay bench: tokens of all its "
                    "sequences / its median time."},
@@ -93,7 +90,7 @@ constexpr Metric kCatalogue[] = {
      .unit = "tokens/s",
      .better = Better::higher,
      .decimals = 1,
-     .tables = {S::batches},
+     .tables = {S::batches, S::batched_precisions},
      .rank = 3,
      .definition = "New tokens of one sequence / time of its batch from its prompts' ids to its last "
                    "token."},
@@ -166,7 +163,7 @@ constexpr Metric kCatalogue[] = {
      .unit = "ms",
      .better = Better::lower,
      .decimals = 2,
-     .tables = {S::baseline, S::lengths, S::batches},
+     .tables = {S::baseline, S::lengths, S::batches, S::batched_precisions},
      .rank = 4,
      .definition = "decode_latency_s / the number of decode steps, in ms: for one sequence decode time / "
                    "(new tokens - 1), prefill excluded, as vLLM defines TPOT."},
@@ -212,7 +209,8 @@ constexpr Metric kCatalogue[] = {
      .head = "Roofline",
      .unit = "%",
      .better = Better::higher,
-     .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::batches, S::threads, S::bench},
+     .tables = {S::baseline, S::tradeoff, S::lengths, S::precisions, S::batches, S::batched_precisions,
+                S::threads, S::bench},
      .rank = 6,
      .definition = "100 * roofline time / median time of the test. The roofline time is the longer of bytes "
                    "/ bandwidth and FLOPs / FLOP rate."},

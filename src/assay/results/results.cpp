@@ -122,8 +122,8 @@ namespace {
 
 constexpr std::string_view kRankedBy = "total_latency_s";
 // Whose rows do the same work, so that one of them is the fastest.
-constexpr Scenario kRanked[] = {Scenario::tradeoff, Scenario::precisions, Scenario::batches,
-                                Scenario::threads, Scenario::kv_cache};
+constexpr Scenario kRanked[] = {Scenario::tradeoff,           Scenario::precisions, Scenario::batches,
+                                Scenario::batched_precisions, Scenario::threads,    Scenario::kv_cache};
 
 std::vector<const Row*> timed_rows(const std::vector<Row>& rows, Scenario scenario) {
   std::vector<const Row*> timed;

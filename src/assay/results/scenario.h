@@ -17,6 +17,7 @@ enum class Scenario {
   padding,
   step_times,
   batches,
+  batched_precisions,
   threads,
   perplexity,
   divergence,

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "assay/base/format.h"
+#include "assay/results/limited_choice.h"
 
 namespace assay {
 
@@ -206,7 +208,7 @@ class Takeaways {
 
   // The upper end of the interval of the perplexity ratio; 1 for the baseline, infinite where it is unknown.
   double worst_loss(const Row& row) const {
-    if (&row == tradeoff_.front()) return 1;
+    if (row.label == tradeoff_.front()->label) return 1;
     const Comparison* c = quality(row);
     return c != nullptr && c->interval ? c->interval->high : INFINITY;
   }
@@ -242,6 +244,38 @@ class Takeaways {
   // By the throughput of batches in which each sequence gets its tokens fast enough. What was run one
   // sequence at a time says nothing about a server.
   void recommend_server(Recommendation& recommended) const {
+    recommended.has_one_server_configuration =
+        std::none_of(results_.rows.begin(), results_.rows.end(), [](const Row& row) {
+          return row.scenario == Scenario::batched_precisions && row.status == RowStatus::ok;
+        });
+    if (recommend_server_precision(recommended)) return;
+    recommend_server_batch(recommended);
+  }
+
+  // Among precisions whose loss is bounded, as a small device's is.
+  bool recommend_server_precision(Recommendation& recommended) const {
+    const Limits limits{Goal::throughput,
+                        {{"token", kServerTokenBound_ms}, {"ppl-ratio", kSmallDeviceRatio}}};
+    const auto choice = best_precision_in_batches(results_, limits);
+    if (!choice || choice->best.empty() || !choice->is_tested) return false;
+    const auto found = std::find_if(results_.rows.begin(), results_.rows.end(), [&](const Row& row) {
+      return row.scenario == Scenario::batched_precisions && label_in_batches(row) == choice->best.front();
+    });
+    const Row& chosen = *found;
+    recommended.server = chosen.label;
+    recommended.server_batch = fmt::format("batch {}", chosen.setting.batch_size);
+    for (const std::string& label : std::span(choice->best).subspan(1))
+      (std::count(choice->tied.begin(), choice->tied.end(), label) > 0 ? recommended.server_tied
+                                                                       : recommended.server_undecided)
+          .push_back(label);
+    recommended.server_tokens_per_sec = *chosen.find("tokens_per_sec");
+    recommended.server_token_ms = chosen.find("time_per_output_token_ms")->high().value_or(0);
+    if (const double worst = worst_loss(chosen); chosen.label != tradeoff_.front()->label)
+      recommended.server_perplexity_ratio = worst;
+    return true;
+  }
+
+  void recommend_server_batch(Recommendation& recommended) const {
     std::vector<Row> fast_enough;
     for (const Row& row : results_.rows) {
       const Value* each = row.find("time_per_output_token_ms");

@@ -111,9 +111,12 @@ struct Recommendation {
   std::optional<TooLossy> small_nearest = {};
   int small_unknown = 0;  // how many have smaller weights and a perplexity that was not compared
 
-  std::string server;  // the batch with the highest throughput within kServerTokenBound_ms
+  // The batch with the highest throughput within kServerTokenBound_ms, of a precision whose perplexity ratio
+  // is at most kSmallDeviceRatio.
+  std::string server;
   std::string server_batch;
   std::vector<std::string> server_tied, server_undecided;  // other batches
+  std::optional<double> server_perplexity_ratio = {};      // at most; empty for the baseline
   Value server_tokens_per_sec;
   double server_token_ms = 0;  // at most
   bool has_one_server_configuration = true;

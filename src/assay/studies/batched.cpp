@@ -20,30 +20,34 @@ std::vector<Prompt> default_batch_prompts() {
           "There are two kinds of people in the world:"};
 }
 
+Case batched_case(const ExperimentContext& context, const std::vector<Prompt>& asked, std::int64_t wanted,
+                  std::int64_t new_tokens) {
+  const std::vector<Prompt> prompts = asked.empty() ? default_batch_prompts() : asked;
+  const auto all = static_cast<std::int64_t>(prompts.size());
+  const std::int64_t size = std::min(wanted, all);
+  Case spec = baseline_case(context, Scenario::batches, fmt::format("batch {}", size), prompts, new_tokens);
+  spec.batch_size = size;
+  if (asked.empty()) fit_context(context, spec);
+  if (size < wanted)
+    spec.warnings.push_back(
+        {WarningKind::batch_reduced,
+         fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all),
+         static_cast<double>(wanted), static_cast<double>(all)});
+  if (all % size != 0)
+    spec.warnings.push_back({WarningKind::partial_batch,
+                             fmt::format("the last batch holds {} of {} sequences", all % size, size),
+                             static_cast<double>(all % size), static_cast<double>(size)});
+  return spec;
+}
+
 namespace {
 
 std::vector<Case> batched_cases(const ExperimentContext& context, const BatchedOptions& options) {
-  const std::vector<Prompt> prompts = options.prompts.empty() ? default_batch_prompts() : options.prompts;
-  const auto all = static_cast<std::int64_t>(prompts.size());
   std::vector<Case> cases;
   for (const std::int64_t wanted : options.batch_sizes) {
     if (wanted < 1) throw FieldError("batch_sizes", "expected whole numbers from 1, found {}", wanted);
-    const std::int64_t size = std::min(wanted, all);
-    Case spec =
-        baseline_case(context, Scenario::batches, fmt::format("batch {}", size), prompts, options.new_tokens);
-    spec.batch_size = size;
-    spec.padding = options.padding;
-    if (options.prompts.empty()) fit_context(context, spec);
-    if (size < wanted)
-      spec.warnings.push_back(
-          {WarningKind::batch_reduced,
-           fmt::format("a batch of {} was asked for, but there are {} prompts", wanted, all),
-           static_cast<double>(wanted), static_cast<double>(all)});
-    if (all % size != 0)
-      spec.warnings.push_back({WarningKind::partial_batch,
-                               fmt::format("the last batch holds {} of {} sequences", all % size, size),
-                               static_cast<double>(all % size), static_cast<double>(size)});
-    cases.push_back(std::move(spec));
+    cases.push_back(batched_case(context, options.prompts, wanted, options.new_tokens));
+    cases.back().padding = options.padding;
   }
   return cases;
 }

@@ -11,22 +11,23 @@
 #include "assay/studies/tradeoff.h"
 
 // One line per study; NAME_study() is in the file of its name.
-#define ASSAY_STUDIES(STUDY) \
-  STUDY(baseline_study)      \
-  STUDY(noise_study)         \
-  STUDY(tradeoff_study)      \
-  STUDY(lengths_study)       \
-  STUDY(ablation_study)      \
-  STUDY(cache_study)         \
-  STUDY(padding_study)       \
-  STUDY(precisions_study)    \
-  STUDY(batched_study)       \
-  STUDY(threads_study)       \
-  STUDY(kv_cache_study)      \
-  STUDY(perplexity_study)    \
-  STUDY(task_study)          \
-  STUDY(divergence_study)    \
-  STUDY(edge_prompts_study)  \
+#define ASSAY_STUDIES(STUDY)      \
+  STUDY(baseline_study)           \
+  STUDY(noise_study)              \
+  STUDY(tradeoff_study)           \
+  STUDY(lengths_study)            \
+  STUDY(ablation_study)           \
+  STUDY(cache_study)              \
+  STUDY(padding_study)            \
+  STUDY(precisions_study)         \
+  STUDY(batched_study)            \
+  STUDY(batched_precisions_study) \
+  STUDY(threads_study)            \
+  STUDY(kv_cache_study)           \
+  STUDY(perplexity_study)         \
+  STUDY(task_study)               \
+  STUDY(divergence_study)         \
+  STUDY(edge_prompts_study)       \
   STUDY(bench_study)
 
 namespace assay {
@@ -101,9 +102,9 @@ std::vector<const PlannedStudy*> in_order(const ExperimentContext& context,
       order.push_back(&planned);
   }
   if (!context.choice || context.choice->is_whole()) return order;
-  static constexpr std::string_view kNeeded[] = {"baseline", "trade-off", "perplexity", "divergence",
-                                                 "task",     "ablation",  "batches",    "lengths",
-                                                 "edge",     "noise"};
+  static constexpr std::string_view kNeeded[] = {"baseline", "trade-off", "perplexity",        "divergence",
+                                                 "task",     "ablation",  "batches",           "lengths",
+                                                 "edge",     "noise",     "batched-precisions"};
   const auto place = [](const PlannedStudy* planned) {
     return std::find(std::begin(kNeeded), std::end(kNeeded), planned->study->name) - std::begin(kNeeded);
   };

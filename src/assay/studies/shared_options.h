@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct SharedOptions {
   std::vector<std::string> precisions = {};  // empty: default_precisions(); the first is the baseline
   std::vector<Prompt> prompts{"The capital of France is", "Once upon a time, in a land far, far away,",
                               "To be or not to be, that is the"};
-  std::vector<Prompt> batch_prompts = {};  // what the batches are made of; empty: those that ship
+  std::vector<Prompt> batch_prompts = {};          // what the batches are made of; empty: those that ship
+  std::optional<std::int64_t> largest_batch = {};  // that is asked for
   std::int64_t new_tokens = 50;
   bool uses_cache = true;  // the baseline does
   Truncation truncation = Truncation::none;

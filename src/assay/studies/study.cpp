@@ -18,6 +18,8 @@ Need need_of(Scenario scenario) {
       return Need::cache;
     case Scenario::batches:
       return Need::batches;
+    case Scenario::batched_precisions:
+      return Need::batched_precisions;
     case Scenario::padding:
       return Need::padding;
     case Scenario::lengths:

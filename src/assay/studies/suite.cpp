@@ -78,6 +78,10 @@ ResultSet results_of(const ExperimentContext& context, ExperimentResult found) {
 
 std::vector<PlannedStudy> suite_plan(const SuiteOptions& options) {
   check_names(options);
+  SharedOptions shared = options;
+  if (const auto own = options.studies.find("batches"); own != options.studies.end())
+    for (const std::int64_t size : std::any_cast<const BatchedOptions&>(own->second).batch_sizes)
+      shared.largest_batch = std::max(size, shared.largest_batch.value_or(size));
   std::vector<PlannedStudy> plan;
   for (const Study& study : studies()) {
     if (!study.is_in_suite ||
@@ -86,7 +90,7 @@ std::vector<PlannedStudy> suite_plan(const SuiteOptions& options) {
     const auto own = options.studies.find(study.name);
     PlannedStudy& planned =
         plan.emplace_back(PlannedStudy{&study, own == options.studies.end() ? study.defaults : own->second});
-    study.share(options, planned.options);
+    study.share(shared, planned.options);
     planned.has_asked_cases = options.asked.count(study.name) > 0;
     planned.has_asked_tokens = options.has_asked_tokens;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "assay/studies/batched.h"
+#include "assay/studies/batched_precisions.h"
 #include "assay/studies/cache_and_padding.h"
 #include "assay/studies/compare_perplexity.h"
 #include "assay/studies/divergence.h"
@@ -36,7 +37,8 @@ struct SuiteOptions : SharedOptions {
 };
 
 // Runs, in this order: the baseline, an A/A run, quantization's trade-off, ablations (prompt length, cache,
-// padding), batches, perplexity, divergence, edge-case prompts; then takeaways. Throws Error where the
+// padding), batches of the baseline and of every precision, perplexity, divergence, edge-case prompts; then
+// takeaways. Throws Error where the
 // baseline cannot be loaded or the corpus cannot be scored, FieldError for a study that is not known.
 ResultSet run_quantization_exercise(ExperimentContext context, const SuiteOptions& options = {});
 

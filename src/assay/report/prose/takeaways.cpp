@@ -154,6 +154,12 @@ std::string smaller_sentence(const Recommendation& r) {
   return text;
 }
 
+// "at most 1.01 times the baseline's"
+std::string ratio_at_most(double ratio) {
+  const std::string shown = fmt::format("{:.4g}", ratio);
+  return fmt::format("at most {}the baseline's", shown == "1" ? "" : shown + " times ");
+}
+
 std::string small_sentence(const Recommendation& r) {
   const std::string bytes = shown_mebibytes(r.small_bytes);
   if (!r.small_perplexity_ratio) {
@@ -166,11 +172,9 @@ std::string small_sentence(const Recommendation& r) {
                                                  kSmallDeviceRatio),
                        smaller_sentence(r));
   }
-  const std::string ratio = fmt::format("{:.4g}", *r.small_perplexity_ratio);
   return fmt::format(
-      "For a small device, choose {}: its weights take {}, and its perplexity is at most {}the baseline's "
-      "(bound: {} times).{}",
-      in_sentence(r.small_device), bytes, ratio == "1" ? "" : ratio + " times ", kSmallDeviceRatio,
+      "For a small device, choose {}: its weights take {}, and its perplexity is {} (bound: {} times).{}",
+      in_sentence(r.small_device), bytes, ratio_at_most(*r.small_perplexity_ratio), kSmallDeviceRatio,
       smaller_sentence(r));
 }
 
@@ -178,12 +182,16 @@ std::string server_sentence(const Recommendation& r) {
   std::vector<std::string> beside;
   if (!r.server_tied.empty()) beside.push_back("tied with " + joined(r.server_tied));
   if (!r.server_undecided.empty()) beside.push_back("undecided against " + joined(r.server_undecided));
+  const std::string loss = r.server_perplexity_ratio
+                               ? fmt::format(", and its perplexity is {} (bound: {} times)",
+                                             ratio_at_most(*r.server_perplexity_ratio), kSmallDeviceRatio)
+                               : "";
   return fmt::format(
-      "For a server, choose {} of {}{}: it generates {}, and a token takes at most {:.3g} ms (bound: {:.0f} "
-      "ms).{}",
+      "For a server, choose {} of {}{}: it generates {}{} a token takes at most {:.3g} ms (bound: {:.0f} "
+      "ms){}.{}",
       r.server_batch, in_sentence(r.server),
       beside.empty() ? "" : fmt::format(" ({})", fmt::join(beside, ", ")), rate_of(r.server_tokens_per_sec),
-      r.server_token_ms, kServerTokenBound_ms,
+      loss.empty() ? ", and" : ",", r.server_token_ms, kServerTokenBound_ms, loss,
       r.has_one_server_configuration ? " Other precisions were not measured in batches." : "");
 }
 
