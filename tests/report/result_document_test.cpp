@@ -6,6 +6,7 @@
 #include "assay/report/render.h"
 #include "assay/report/result_tables.h"
 #include "assay/results/metric.h"
+#include "support/comparisons.h"
 #include "support/result_sets.h"
 
 namespace assay::report {
@@ -75,6 +76,41 @@ TEST(ResultDocument, APageHoldsWhatATerminalLeavesOut) {
   for (const char* words : {"Perplexity", "## Every metric", "Equal texts: float32, nf4.",
                             "| faster 2.00x [1.96, 2.04] |", "| float32 | cache off | equal | - |"})
     EXPECT_NE(page.find(words), std::string::npos) << words << "\n" << page;
+}
+
+// Precisions are rows of the trade-off and of batches: each section has the verdicts of its own.
+TEST(ResultDocument, RowsOfOneNameHaveTheVerdictsOfTheirScenario) {
+  ResultSet results;
+  const auto add = [&](Scenario scenario, double ratio, Verdict verdict) {
+    for (const char* label : {"float32", "bfloat16", "int8", "nf4"}) {
+      Row row;
+      row.scenario = scenario;
+      row.label = label;
+      row.set("total_latency_s", row.label == "float32" ? 1 : ratio);
+      results.rows.push_back(row);
+      if (row.label != "float32")
+        results.comparisons.push_back(
+            test::comparison_of(label, "float32", ratio, verdict,
+                                {.scenario = scenario,
+                                 .interval = statistics::Interval{0.99 * ratio, 1.01 * ratio, 0.95},
+                                 .processes = 5}));
+    }
+  };
+  add(Scenario::tradeoff, 0.5, Verdict::lower);
+  add(Scenario::batched_precisions, 2, Verdict::higher);
+  const std::string page = to_markdown(document_of(results));
+  EXPECT_NE(page.find("All 3 are faster than float32, from 2.000x"), std::string::npos) << page;
+  EXPECT_NE(page.find("All 3 are slower than float32, from 2.000x"), std::string::npos) << page;
+  const auto cells_of = [&](Scenario scenario) {
+    std::string cells;
+    for (const auto& row : scenario_table(results, scenario).rows)
+      for (const std::string& cell : row)
+        for (const char* word : {"faster", "slower"})
+          if (cell.rfind(word, 0) == 0) cells += std::string(word) + " ";
+    return cells;
+  };
+  EXPECT_EQ(cells_of(Scenario::tradeoff), "faster faster faster ");
+  EXPECT_EQ(cells_of(Scenario::batched_precisions), "slower slower slower ");
 }
 
 TEST(ResultDocument, AnInterruptedRunSaysSoFirst) {

@@ -156,7 +156,7 @@ class ResultDocument {
     List list;
     for (const Comparison& c : results_.comparisons) {
       const bool is_here = std::any_of(results_.rows.begin(), results_.rows.end(), [&](const Row& row) {
-        return row.scenario == scenario && row.label == c.subject && row.find(c.metric) != nullptr;
+        return row.scenario == scenario && is_of(c, row, results_) && row.find(c.metric) != nullptr;
       });
       // The trade-off holds perplexities too; they are compared where they were scored.
       const bool is_elsewhere = (c.metric == "perplexity") != (scenario == Scenario::perplexity);

@@ -109,7 +109,7 @@ void add_verdicts(Table& table, const RowList& rows, const ResultSet& results, s
   for (const Row* row : rows) {
     const auto at =
         std::find_if(results.comparisons.begin(), results.comparisons.end(),
-                     [&](const Comparison& c) { return c.subject == row->label && c.metric == tag; });
+                     [&](const Comparison& c) { return c.metric == tag && is_of(c, *row, results); });
     if (at == results.comparisons.end()) {
       cells.emplace_back(kNothing);
       continue;
@@ -133,6 +133,14 @@ std::string verdict_without_ratio(const Comparison& c) {
 }
 
 }  // namespace
+
+bool is_of(const Comparison& c, const Row& row, const ResultSet& results) {
+  if (c.subject != row.label) return false;
+  return c.scenario == row.scenario || family_of(c.metric) != Family::speed ||
+         std::none_of(results.rows.begin(), results.rows.end(), [&](const Row& other) {
+           return other.scenario == c.scenario && other.label == c.subject;
+         });
+}
 
 bool is_shown(const Row& row, const ResultSet& results) {
   if (row.scenario == Scenario::step_times) return false;

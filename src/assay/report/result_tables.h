@@ -25,6 +25,10 @@ Table build_results_table(const ResultSet& results);
 // text of each prompt; a configuration that failed has Error in each, and its reason in the first text.
 Table tradeoff_table(const ResultSet& results);
 
+// Whether a comparison is the row's: rows of several scenarios have one name. A comparison that an earlier
+// version wrote names no scenario, and those of perplexity are another scenario's than the trade-off.
+bool is_of(const Comparison& c, const Row& row, const ResultSet& results);
+
 // Series for plots are no rows of a table, nor are rows that repeat what others show.
 bool is_shown(const Row& row, const ResultSet& results);
 
