@@ -98,6 +98,7 @@ class Job {
     report.files.insert(report.files.begin(), {"config.json", "model.safetensors"});
     report.file_bytes_before = source_->weight_file_bytes();
     report.file_bytes_after = fs::file_size(folder_->path() / "model.safetensors");
+    report.tensor_bytes_after = writer_.data_bytes();
     write_config();  // last: without it the folder is none
     stop_where_asked();
     folder_->keep();
