@@ -29,6 +29,7 @@ ItemExchange ExchangeFlags::load() const {
   if (is_ids && file.empty()) throw UsageError("--ids: needs --text, the file of token ids");
   if (baseline != "float32" && baseline != "bfloat16")
     throw UsageError("--baseline: expected float32 or bfloat16, found '{}'", baseline);
+  check_input(file);
   ModelFlags unquantized = model;
   unquantized.precision = baseline;
   LoadedModel loaded = unquantized.load(!is_ids);
