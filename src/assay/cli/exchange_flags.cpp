@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/cli/console.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/session/perplexity.h"
 #include "assay/text/tokenizer.h"
@@ -67,7 +68,7 @@ nlohmann::ordered_json estimate_json(const statistics::Estimate& estimate) {
 }
 
 std::string text_of_bytes(Bytes bytes) {
-  return fmt::format("{:.4g} MiB", bytes.megabytes());
+  return report::shown_number(bytes.megabytes(), {}, 4) + " MiB";
 }
 
 }  // namespace assay::cli

@@ -149,8 +149,7 @@ class Job {
         read_calibration(options_.config.calibration ? fs::path(*options_.config.calibration)
                                                      : shipped_file("texts/calibrate.txt"),
                          Tokenizer::from_files(source_->tokenizer_files()), options_.config.newlines);
-    BackendOptions backend;
-    backend.threads = pool_.size();
+    const BackendOptions backend{.threads = pool_.size()};
     calibration_ =
         calibrate(source_, make_backend(Device{}, backend), precision_, text.ids, options_.should_stop);
     plan_ = plan_forward(spec_, precision_, calibration_);
