@@ -59,6 +59,13 @@ TEST(CliDiverge, TellsNf4FromFp4OnTheDemo) {
   EXPECT_LT(pair["kl_difference"]["high"], 0);
 }
 
+TEST(CliDiverge, SaysThatFewTokensAllowNoTest) {
+  const ProgramResult result = run_program({"diverge", "demo", "nf4", "fp4", "--max-tokens", "300"});
+  expect_success(result);
+  EXPECT_NE(result.out.find("undecided, their KL differs by "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("; these tokens are too few for a test."), std::string::npos) << result.out;
+}
+
 TEST(CliDiverge, PrintsATableAndSentences) {
   const ProgramResult result = run_program({"diverge", "demo", "nf4", "bfloat16", "--worst", "1"});
   expect_success(result);

@@ -105,6 +105,28 @@ TEST(CliMix, SaysWhatTheTestsShow) {
   EXPECT_NE(kl.out.find("On the tokens held out it has a KL of"), std::string::npos) << kl.out;
 }
 
+// The interval of the mean holds the sum; the differences token by token do not hold 0.
+TEST(CliMix, SaysWhereTheSumMisleadsByWhatTestShowsIt) {
+  const ProgramResult result = run_program({"mix", "demo", "--limit", "memory=5MiB", "--candidates",
+                                            "q6_k,q8_0", "--held-out-tokens", "50", "--exchanges", "0"});
+  expect_success(result);
+  EXPECT_NE(result.out.find("The sum of the parts misleads: token by token, the KL of all parts together "
+                            "differs from their sum, "),
+            std::string::npos)
+      << result.out;
+}
+
+TEST(CliMix, ReadsNoModelForATextThatIsNotThere) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"mix", "demo", "--limit", "kl=1"}, {"sensitivity", "demo"}}) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"--text", "/nowhere/book.txt"});
+    const ProgramResult result = run_program(words);
+    expect_failure(result, 1, {"/nowhere/book.txt"});
+    EXPECT_EQ(result.err.find("Loaded"), std::string::npos) << result.err;
+  }
+}
+
 TEST(CliMix, ShowsTheTimeOfDecodeStepsWhereThatIsLimited) {
   const std::vector<std::string> mix{
       "mix",          "demo",       "--max-tokens", "50",     "--held-out-tokens", "50", "--candidates",
@@ -179,6 +201,12 @@ TEST(CliMix, RefusesWhatItCannotKeep) {
   expect_failure(failed("memory=100KiB"), 1, {"memory=100KiB", "smallest recipe", "MiB"});
   expect_failure(failed("kl=1e-12"), 1, {"least KL"});
   expect_failure(failed("ttft=2s"), 2, {"--limit", "ttft"});
+  for (const char* limit : {"speed=1", "memory", "laptop"}) {  // what other commands keep is not offered
+    const ProgramResult refused = failed(limit);
+    expect_failure(refused, 2, {"--limit", limit, "memory, kl and agreement"});
+    EXPECT_EQ(refused.err.find("accuracy"), std::string::npos) << refused.err;
+    EXPECT_EQ(refused.err.find("presets"), std::string::npos) << refused.err;
+  }
   expect_failure(failed("memory=4MiB,kl=1"), 2, {"--limit", "one of each"});
   expect_failure(failed("token=1ms,tokens-per-s=5"), 2, {"--limit", "one of each"});
   expect_failure(failed("agreement=90%,token=1s"), 2, {"agreement"});

@@ -28,6 +28,19 @@ class CliQuality : public testing::Test {
                     choices_ = fixture("quality/choices.jsonl").string();
 };
 
+TEST_F(CliQuality, ReadsNoModelForATextThatIsNotThere) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"/nowhere/book.txt"}, {"--sentences", "/nowhere/book.txt"}}) {
+    std::vector<std::string> command{"perplexity", llama_};
+    command.insert(command.end(), words.begin(), words.end());
+    ProgramResult result = run_program(command);
+    expect_failure(result, 1, {"/nowhere/book.txt"});
+    EXPECT_EQ(result.err.find("Loaded"), std::string::npos) << result.err;
+    command.insert(command.end(), {"--with", gpt2_});
+    expect_failure(run_program(command), 1, {"/nowhere/book.txt"});
+  }
+}
+
 TEST_F(CliQuality, EachProtocolNamesItself) {
   const Json hf = json_of({"perplexity", llama_, text_});
   EXPECT_EQ(hf["protocol"], "hf context=64 stride=32 bos=0");

@@ -1,5 +1,6 @@
 // assay quantize as a user runs it, and what the other commands say of its folders.
 #include <csignal>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,8 +36,11 @@ TEST_F(CliQuantize, AnswersWithCoverageSizesAndErrors) {
   for (const char* key : {"quantized", "weights_share", "kept"}) EXPECT_TRUE(json["coverage"].contains(key));
   EXPECT_EQ(json["sizes"]["weight_file_bytes_after"], fs::file_size(out_ + "/model.safetensors"));
   EXPECT_EQ(json["tensors"].size(), json["coverage"]["quantized"]);
+  std::uint64_t header = 0;
+  const std::string file = read_file(out_ + "/model.safetensors");
+  std::memcpy(&header, file.data(), sizeof header);
   EXPECT_NEAR(json["sizes"]["bits_per_weight"],
-              8.0 * json["sizes"]["weight_file_bytes_after"].get<double>() / 17440, 1e-9);
+              8.0 * static_cast<double>(file.size() - sizeof header - header) / 17440, 1e-9);
   for (const char* key :
        {"name", "shape", "bytes_before", "bytes_after", "rmse", "snr_db", "max_abs_error", "cosine"})
     EXPECT_TRUE(json["tensors"][0].contains(key)) << key;
@@ -47,6 +51,20 @@ TEST_F(CliQuantize, AnswersWithCoverageSizesAndErrors) {
   const std::string now = fmt::format(
       "{:.1f} MiB now", static_cast<double>(fs::file_size(out_ + "/model.safetensors")) / mebibyte);
   EXPECT_NE(text.out.find(now), std::string::npos) << text.out;
+}
+
+// The tokenizer and the keys of a GGUF file are not weights: both commands say the same of it.
+TEST_F(CliQuantize, CountsTheBitsOfWeightsAlone) {
+  const std::string file = folder_ / "out.gguf";
+  const ProgramResult written = run_program({"quantize", "demo", file, "--recipe", "Q4_K_M", "--json"});
+  expect_success(written);
+  const ProgramResult inspected = run_program({"inspect", file, "--json"});
+  expect_success(inspected);
+  EXPECT_NEAR(Json::parse(written.out)["sizes"]["bits_per_weight"].get<double>(),
+              Json::parse(inspected.out)["types"]["bits_per_weight"].get<double>(), 0.01);
+  const ProgramResult text = run_program({"quantize", "demo", file, "--recipe", "Q4_K_M", "--force"});
+  expect_success(text);
+  EXPECT_NE(text.out.find("tensors are quantized (Q4_K_M), "), std::string::npos) << text.out;
 }
 
 TEST_F(CliQuantize, EveryCommandReadsTheFolder) {

@@ -29,6 +29,14 @@ TEST(Digits, AreThoseOfTheHalfWidth) {
   EXPECT_EQ(with_ends(5, 4.901, 5.099), "5.00 [4.90, 5.10]");
 }
 
+TEST(Digits, OfLargeNumbersStandWithoutAnExponent) {
+  EXPECT_EQ(plain_number(0.25), "0.25");
+  EXPECT_EQ(plain_number(9999.4), "9999");
+  EXPECT_EQ(plain_number(9999.6), "10000");
+  EXPECT_EQ(plain_number(12345.6), "12346");
+  EXPECT_EQ(plain_number(-12345.6), "-12346");
+}
+
 TEST(Digits, AreNeverFewerThanTwoOfTheValue) {
   EXPECT_EQ(with_ends(0.123, -900, 900), "0.12 [-900.00, 900.00]");
   EXPECT_EQ(with_ends(5.04, 1, 90), "5.0 [1.0, 90.0]");

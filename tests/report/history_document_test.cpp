@@ -49,6 +49,13 @@ TEST(History, ComparesEachRunWithTheOneBeforeOfItsModel) {
   EXPECT_EQ(shown_change(changes[2], "perplexity"), "-");
 }
 
+TEST(History, ShowsLargeFiguresWithoutAnExponent) {
+  std::vector<RunRecord> runs = three_runs();
+  runs[0].results.rows[0].set("tokens_per_sec", 12345.6);
+  const std::string page = to_markdown(history_document(runs, changes_over(runs, 0.02), {}));
+  EXPECT_NE(page.find("| 12346 |"), std::string::npos) << page;
+}
+
 TEST(History, SaysWhatCannotBeCompared) {
   std::vector<RunRecord> runs = three_runs();
   runs[1].results.rows[0].label = "another case";

@@ -53,6 +53,17 @@ TEST(TaskFlipsSaid, WhereNothingTells) {
   EXPECT_EQ(said_of(kSame), "bfloat16 answers all 400 items of the task as float32 does.");
 }
 
+TEST(TaskFlipsSaid, OfOneItemInTheSingular) {
+  TaskFlips same = kSame, other = kUndecided;
+  same.items = other.items = 1;
+  EXPECT_EQ(said_of(same), "bfloat16 answers the 1 item of the task as float32 does.");
+  EXPECT_NE(said_of(other).find("flips 20 of 1 item of the task"), std::string::npos) << said_of(other);
+  EXPECT_NE(said_of(other).find("1 item shows a change"), std::string::npos) << said_of(other);
+  const Sentences grouped = sentences_of(std::vector<Finding>(3, other));
+  ASSERT_EQ(grouped.size(), 1U);
+  EXPECT_NE(grouped[0].find("1 item shows a change"), std::string::npos) << grouped[0];
+}
+
 TEST(TaskFlipsSaid, OfSeveralWhatIsShownStandsAlone) {
   const TaskFlips other = flips_of("fp4-dq", 14, 6, -0.04, 0, false);
   const std::vector<Finding> all{kUndecided, kWorse, other, kBetter};

@@ -255,6 +255,19 @@ TEST(LimitedChoice, IsEmptyWithoutRows) {
   EXPECT_FALSE(choose_within({}, limits_from_text("memory=1GiB")));
 }
 
+TEST(LimitedChoice, SaysWhatWasNotMeasuredForTheGoal) {
+  ResultSet results = limited_results();
+  results.limits = limits_from_text("server");
+  EXPECT_EQ(report::answer_to_limits(results),
+            std::vector<std::string>{
+                "There is nothing to choose among: no batches were measured, as the study batches does."});
+  results.rows.clear();
+  results.limits = limits_from_text("laptop");
+  EXPECT_EQ(report::answer_to_limits(results),
+            std::vector<std::string>{
+                "There is nothing to choose among: no configurations were compared, as a trade-off does."});
+}
+
 TEST(LimitedChoice, SpeaksInWholeSentences) {
   const std::vector<std::string> said = report::sentences_of(chosen(limited_results(), "ppl-ratio=1.01"));
   ASSERT_EQ(said.size(), 3U);

@@ -85,7 +85,8 @@ TEST(GgufMixOfParts, LeavesOutWhatHasNoWholeBlocks) {
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "model.layers.0.mlp.down_proj: its 96 inputs are no whole number of blocks of any of q4_k, q6_k");
+        "model.layers.0.mlp.down_proj: its 96 inputs are no whole number of blocks of any of q4_k, q6_k; add "
+        "q8_0 to the candidates");
   }
 }
 

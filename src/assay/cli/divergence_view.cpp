@@ -94,8 +94,9 @@ std::string pair_sentence(const MeasuredDivergences& found, const DivergencePair
     return fmt::format("{} diverges less than {}: its KL is lower by {} nats per token.", first, second,
                        with_interval(less));
   if (less.value == 0) return fmt::format("{} and {}: the same mean KL on these tokens.", first, second);
-  return fmt::format("{} and {}: undecided, their KL differs by {} nats per token; {}.", first, second,
-                     with_interval(less), forecast_of(paired.tokens_needed));
+  return fmt::format(
+      "{} and {}: undecided, their KL differs by {} nats per token; {}.", first, second, with_interval(less),
+      less.interval ? forecast_of(paired.tokens_needed) : "these tokens are too few for a test");
 }
 
 // Neighbours in the order of their KL: of others the verdict seldom surprises, and JSON has all.

@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/cli/console.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/session/perplexity.h"
 #include "assay/text/tokenizer.h"
@@ -29,6 +30,7 @@ ItemExchange ExchangeFlags::load() const {
   if (is_ids && file.empty()) throw UsageError("--ids: needs --text, the file of token ids");
   if (baseline != "float32" && baseline != "bfloat16")
     throw UsageError("--baseline: expected float32 or bfloat16, found '{}'", baseline);
+  check_input(file);
   ModelFlags unquantized = model;
   unquantized.precision = baseline;
   LoadedModel loaded = unquantized.load(!is_ids);
@@ -66,7 +68,7 @@ nlohmann::ordered_json estimate_json(const statistics::Estimate& estimate) {
 }
 
 std::string text_of_bytes(Bytes bytes) {
-  return fmt::format("{:.4g} MiB", bytes.megabytes());
+  return report::shown_number(bytes.megabytes(), {}, 4) + " MiB";
 }
 
 }  // namespace assay::cli

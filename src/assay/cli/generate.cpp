@@ -6,6 +6,7 @@
 #include "assay/cli/console.h"
 #include "assay/cli/options.h"
 #include "assay/model/model.h"
+#include "assay/report/digits.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/results_json.h"
 #include "assay/session/generation_rules.h"
@@ -100,10 +101,11 @@ nlohmann::ordered_json to_json(const LoadedModel& loaded, const TimedGeneration&
 
 std::string figures_line(const TimedGeneration& timed) {
   std::string line = fmt::format(
-      "{} prompt + {} new tokens in {:.3f} s: {:.1f} tokens/s, {:.2f} ms per token; TTFT {:.1f} ms, "
-      "prefill {:.0f} tokens/s",
-      timed.prompt_ids.size(), timed.tokens_generated, timed.total_latency_s, timed.tokens_per_sec,
-      timed.avg_latency_per_token_ms, 1e3 * timed.time_to_first_token_s, timed.prefill_tokens_per_sec);
+      "{} prompt + {} new tokens in {} s: {:.1f} tokens/s, {} ms per token; TTFT {} ms, prefill {:.0f} "
+      "tokens/s",
+      timed.prompt_ids.size(), timed.tokens_generated, report::shown_number(timed.total_latency_s, {}),
+      timed.tokens_per_sec, report::shown_number(timed.avg_latency_per_token_ms, {}),
+      report::shown_number(1e3 * timed.time_to_first_token_s, {}), timed.prefill_tokens_per_sec);
   if (timed.tokens_generated > 1)
     line += fmt::format(", decode {:.1f} tokens/s", timed.decode_tokens_per_sec);
   return line;

@@ -43,11 +43,15 @@ void set_limits(MixOptions& options, const std::string& text) {
       "--limit: expected one of memory, kl and agreement, or token or tokens-per-s, or one of each, found "
       "'{}'",
       text);
+  constexpr std::string_view kNames[] = {"memory", "kl", "agreement", "token", "tokens-per-s"};
+  for (const std::string& word : words_of(text)) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos || std::ranges::find(kNames, word.substr(0, equals)) == std::end(kNames))
+      throw UsageError("{}", expected);
+  }
   const Limits limits = limits_from_text(text);
   for (const Limit& limit : limits.limits) {
     const bool is_time = is_time_limit(limit);
-    if (!is_time && limit.name != "memory" && limit.name != "kl" && limit.name != "agreement")
-      throw UsageError("{}", expected);
     if (is_time && limits.limits.size() > 1) {
       if (options.time_limit) throw UsageError("{}", expected);
       options.time_limit = limit;

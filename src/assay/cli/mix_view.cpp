@@ -63,15 +63,23 @@ std::string limit_sentence(const Mix& mix, const Limit& limit) {
                      text_of(limit));
 }
 
+// The KL token by token may show a difference that the interval of its mean does not.
+std::string misled_clause(const MixTogether& together) {
+  const auto& excess = together.excess.interval;
+  if (excess && (excess->low > 0 || excess->high < 0))
+    return fmt::format(
+        "token by token, the KL of all parts together differs from their sum, {:.3g} on average, by {} on "
+        "the text the mix is chosen by",
+        together.predicted_kl, text_of_estimate(together.excess));
+  return fmt::format("it is {:.3g}, and all parts together have a KL of {} on the text the mix is chosen by",
+                     together.predicted_kl, text_of_estimate(together.kl));
+}
+
 std::string together_sentence(const MixTogether& together) {
   std::string text;
   if (together.is_misled)
-    text = fmt::format(
-        "The sum of the parts misleads: it is {:.3g}, and all parts together have a KL of {} on the text the "
-        "mix "
-        "is chosen by. {} of two parts' formats tried, {} kept.\n",
-        together.predicted_kl, text_of_estimate(together.kl), counted(together.tried, "exchange"),
-        together.kept);
+    text = fmt::format("The sum of the parts misleads: {}. {} of two parts' formats tried, {} kept.\n",
+                       misled_clause(together), counted(together.tried, "exchange"), together.kept);
   if (!together.uniform_instead.empty())
     text += fmt::format(
         "All parts in {} diverge less than the mix on the text it was chosen by, within the same limits, and "

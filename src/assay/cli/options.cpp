@@ -279,6 +279,12 @@ std::vector<TokenId> ids_from_text(const std::string& text, const std::string& w
   return ids;
 }
 
+void check_input(const std::string& file) {
+  if (file.empty() || file == "-") return;
+  if (access(file.c_str(), R_OK) != 0) throw Error("cannot open {}: {}", file, last_system_error());
+  if (std::filesystem::is_directory(file)) throw Error("cannot read {}: expected a regular file", file);
+}
+
 std::string read_input(const std::string& file) {
   if (file != "-") return read_text_file(file);
   let_interrupts_end_reads();

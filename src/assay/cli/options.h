@@ -97,6 +97,9 @@ struct OutputFlags {
 
 // "1,2,3" or ids separated by blanks. Throws UsageError naming what is not an id.
 std::vector<TokenId> ids_from_text(const std::string& text, const std::string& where);
+// Throws Error where a file cannot be read, without opening it: a pipe gives its text once. Commands ask
+// before they load a model, which may take minutes. An empty name and "-" are no files.
+void check_input(const std::string& file);
 // A file's text, or standard input for "-".
 std::string read_input(const std::string& file);
 

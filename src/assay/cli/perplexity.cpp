@@ -260,6 +260,8 @@ int run_perplexity(const PerplexityFlags& given) {
   if (flags.max_tokens > 0 && (flags.is_ids || !flags.sentences.empty() || flags.file.ends_with(".jsonl")))
     throw UsageError("--max-tokens: expected one text file, found {}",
                      flags.is_ids ? "--ids" : "a list of texts");
+  check_input(flags.file);
+  check_input(flags.sentences);
   const std::vector<ScoredModel> models = flags.sample > 0 ? score_sample(flags) : score_models(flags);
   const bool has_failures = std::any_of(models.begin(), models.end(),
                                         [](const ScoredModel& model) { return !model.failure.empty(); });

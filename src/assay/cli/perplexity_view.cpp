@@ -18,7 +18,8 @@ std::string own_figures(const PerplexityFlags& flags, const ScoredModel& model) 
   switch (protocol_from_name(flags.protocol)) {
     case Protocol::hf:
       if (scored.score.protocol_perplexity != scored.score.perplexity)
-        return fmt::format("as the guide weights its windows: {:.4f}", scored.score.protocol_perplexity);
+        return fmt::format("with windows weighted as in the perplexity guide of Transformers: {:.4f}",
+                           scored.score.protocol_perplexity);
       break;
     case Protocol::llama_cpp:
       if (model.errors.independent)

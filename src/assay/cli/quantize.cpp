@@ -33,9 +33,9 @@ OrderedJson known(const std::optional<double>& value) {
   return value ? OrderedJson(*value) : OrderedJson();
 }
 
-// Bytes of the whole file, scales, state and header included.
+// Scales and state included; the tokenizer that a GGUF file holds is no weight.
 double bits_per_weight(const QuantizeReport& report) {
-  return 8 * static_cast<double>(report.file_bytes_after) / static_cast<double>(report.parameters);
+  return 8 * static_cast<double>(report.tensor_bytes_after) / static_cast<double>(report.parameters);
 }
 
 OrderedJson json_of(const QuantizeReport& report) {
@@ -90,6 +90,11 @@ report::Table table_of(const QuantizeReport& report) {
   return table;
 }
 
+// A rest that is named beside it is not rounded away.
+std::string shown_share(double share) {
+  return share < 1 && share >= 0.9995 ? "more than 99.9" : fmt::format("{:.1f}", 100 * share);
+}
+
 std::string text_of(const QuantizeReport& report) {
   constexpr double kMebibyte = 1024 * 1024;
   std::string text;
@@ -97,9 +102,9 @@ std::string text_of(const QuantizeReport& report) {
   const double before = static_cast<double>(report.file_bytes_before),
                after = static_cast<double>(report.file_bytes_after);
   if (report.coverage.quantized > 0)
-    text += fmt::format("{} of {} tensors are {}, {:.1f} % of the weights; the rest is {}\n",
+    text += fmt::format("{} of {} tensors are quantized ({}), {} % of the weights; the rest is {}\n",
                         report.coverage.quantized, report.coverage.tensors.size(), report.precision,
-                        100 * report.coverage.weights_share, report.dtype);
+                        shown_share(report.coverage.weights_share), report.dtype);
   text += fmt::format(
       "Weight files: {:.1f} MiB before, {:.1f} MiB now ({:.2f} times {}, {:.2f} bits per weight)\nWritten: "
       "{}\n",

@@ -93,6 +93,7 @@ class PlainJob {
     report.files.insert(report.files.begin(), {"config.json", "model.safetensors"});
     report.file_bytes_before = source_->weight_file_bytes();
     report.file_bytes_after = fs::file_size(folder_->path() / "model.safetensors");
+    report.tensor_bytes_after = writer_.data_bytes();
     write_config();  // last: without it the folder is none
     folder_->keep();
     report.seconds = elapsed(begin, Clock::now()).value;

@@ -98,6 +98,7 @@ class Job {
     report.files.insert(report.files.begin(), {"config.json", "model.safetensors"});
     report.file_bytes_before = source_->weight_file_bytes();
     report.file_bytes_after = fs::file_size(folder_->path() / "model.safetensors");
+    report.tensor_bytes_after = writer_.data_bytes();
     write_config();  // last: without it the folder is none
     stop_where_asked();
     folder_->keep();
@@ -148,8 +149,7 @@ class Job {
         read_calibration(options_.config.calibration ? fs::path(*options_.config.calibration)
                                                      : shipped_file("texts/calibrate.txt"),
                          Tokenizer::from_files(source_->tokenizer_files()), options_.config.newlines);
-    BackendOptions backend;
-    backend.threads = pool_.size();
+    const BackendOptions backend{.threads = pool_.size()};
     calibration_ =
         calibrate(source_, make_backend(Device{}, backend), precision_, text.ids, options_.should_stop);
     plan_ = plan_forward(spec_, precision_, calibration_);

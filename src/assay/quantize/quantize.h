@@ -46,7 +46,8 @@ struct QuantizeReport {
   std::vector<QuantizedTensor> tensors;
   CoverageFacts coverage;
   std::uint64_t file_bytes_before = 0, file_bytes_after = 0;  // the sizes of the weight files
-  std::int64_t parameters = 0;                                // how many the model has, tied ones once
+  std::uint64_t tensor_bytes_after = 0;  // in the file that was written: no header, keys or tokenizer
+  std::int64_t parameters = 0;           // how many the model has, tied ones once
   double seconds = 0;
   std::string calibration_sha256;          // the hash of the text; empty: none was read
   std::string calibration_change;          // what became of its line ends, as TextFile has it

@@ -85,6 +85,7 @@ class GgufJob {
     writer_.finish();
     report.file_bytes_before = source_->weight_file_bytes();
     report.file_bytes_after = fs::file_size(out);
+    report.tensor_bytes_after = writer_.tensor_bytes();
     report.files = {out.filename().string()};
     report.seconds = elapsed(begin, Clock::now()).value;
     return report;

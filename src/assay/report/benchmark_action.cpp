@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/formats.h"
 #include "assay/report/table.h"
 #include "assay/results/scenario.h"
@@ -22,7 +23,8 @@ double with_shown_digits(double value) {
 
 // The action shows it beside the value.
 std::string range_of(const Metric& m, const Value& value) {
-  return fmt::format("[{:.4g}, {:.4g}]", value.interval->low * m.scale, value.interval->high * m.scale);
+  return fmt::format("[{}, {}]", plain_number(value.interval->low * m.scale),
+                     plain_number(value.interval->high * m.scale));
 }
 
 // Lines of the tooltip: what the figure rests on.

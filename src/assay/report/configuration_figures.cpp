@@ -143,8 +143,8 @@ class ConfigurationFigures {
       double sum = 0;
       const auto add = [&](std::size_t part, double bytes) {
         PlotPoint point{0, bytes / kMebi};
-        point.text =
-            fmt::format("{}: {} {:.4g} MiB", plot.categories.back(), plot.series[part].name, point.y);
+        point.text = fmt::format("{}: {} {} MiB", plot.categories.back(), plot.series[part].name,
+                                 plain_number(point.y));
         point.row = index_of(results_, *row);
         plot.series[part].points.push_back(std::move(point));
         sum += bytes;
@@ -180,10 +180,10 @@ class ConfigurationFigures {
       PlotBox box{percentile(steps, 0.05), percentile(steps, 0.25), percentile(steps, 0.5),
                   percentile(steps, 0.75), percentile(steps, 0.95)};
       plot.categories.push_back(one_line(row.label, 60));
-      box.text = fmt::format(
-          "{}: median {:.4g} ms, quartiles {:.4g} and {:.4g}, 5th to 95th percentile {:.4g} to "
-          "{:.4g}, n = {}",
-          plot.categories.back(), box.median, box.first, box.third, box.low, box.high, steps.size());
+      box.text =
+          fmt::format("{}: median {} ms, quartiles {} and {}, 5th to 95th percentile {} to {}, n = {}",
+                      plot.categories.back(), plain_number(box.median), plain_number(box.first),
+                      plain_number(box.third), plain_number(box.low), plain_number(box.high), steps.size());
       box.row = index_of(results_, row);
       plot.boxes.push_back(std::move(box));
     }
@@ -211,7 +211,7 @@ class ConfigurationFigures {
     plot.categories = {"prefill", "decode"};
     const double tokens = number_of(*row, "prompt_tokens");
     plot.spans.push_back(
-        {0, 0, prefill_ms, fmt::format("prefill of {:.0f} tokens: {:.4g} ms", tokens, prefill_ms)});
+        {0, 0, prefill_ms, fmt::format("prefill of {:.0f} tokens: {} ms", tokens, plain_number(prefill_ms))});
     double at = prefill_ms;
     const std::size_t steps = row->step_s.front().size();
     for (std::size_t step = 0; step < steps; ++step) {
@@ -219,7 +219,8 @@ class ConfigurationFigures {
       for (const std::vector<double>& run : row->step_s)
         if (step < run.size()) all.push_back(1e3 * run[step]);
       const double ms = statistics::median(all);
-      plot.spans.push_back({1, at, at + ms, fmt::format("decode step {}: {:.4g} ms", step + 1, ms)});
+      plot.spans.push_back(
+          {1, at, at + ms, fmt::format("decode step {}: {} ms", step + 1, plain_number(ms))});
       at += ms;
     }
     const std::vector<double> drawn = lengths_of(plot.spans);

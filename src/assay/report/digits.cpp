@@ -47,6 +47,10 @@ Decimals significant(double value, int digits) {
   return {std::clamp(digits - 1 - first, -kMostBeforePoint, kMostDecimals)};
 }
 
+std::string plain_number(double value) {
+  return std::abs(value) < 9999.5 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
+}
+
 Decimals supported_decimals(double value, const std::optional<statistics::Interval>& interval,
                             Decimals otherwise) {
   if (!bounds(interval) || !std::isfinite(value)) return otherwise;

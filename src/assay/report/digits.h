@@ -24,6 +24,8 @@ Decimals supported_decimals(double value, const std::optional<statistics::Interv
 // Those that so many significant digits take.
 Decimals significant(double value, int digits);
 
+// At most four significant digits, and more of a large number rather than an exponent: "0.25", "12346".
+std::string plain_number(double value);
 // "11940" of 11938.2 to tens; "-" of what is no number.
 std::string rounded(double value, Decimals decimals);
 // The value alone, and with its interval: "3.56 [3.41, 3.72]". Without an interval: `digits` significant

@@ -3,6 +3,7 @@
 
 #include "assay/base/format.h"
 #include "assay/report/configuration_figures.h"
+#include "assay/report/digits.h"
 #include "assay/report/figure_points.h"
 #include "assay/report/prose/prose.h"
 #include "assay/report/text_layout.h"
@@ -22,7 +23,7 @@ struct Candidate {
 };
 
 std::string value_words(const Value& value, const Metric* metric) {
-  return metric == nullptr ? fmt::format("{:.4g}", value.value) : shown_value(value, *metric);
+  return metric == nullptr ? plain_number(value.value) : shown_value(value, *metric);
 }
 
 // The configurations of the trade-off that have both figures.

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/figure_points.h"
 #include "assay/report/prose/prose.h"
 #include "assay/results/metric.h"
@@ -35,7 +36,7 @@ Table runs_table(std::span<const RunRecord> runs) {
     const ResultSet& results = runs[i].results;
     const auto shown = [&](std::string_view tag) {
       const Row* row = first_measured(results, tag);
-      return row == nullptr ? std::string("-") : fmt::format("{:.4g}", row->find(tag)->value);
+      return row == nullptr ? std::string("-") : plain_number(row->find(tag)->value);
     };
     table.rows.push_back({run_number(i), results.created, one_line(results.model.id, kLongestInCell),
                           results.model.dtype, std::string(name_of(results.status)),

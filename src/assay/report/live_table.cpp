@@ -81,7 +81,7 @@ std::vector<std::string> row_of(const std::string& study, const LiveCase& c, con
   if (value.interval && value.value > 0)
     interval = fmt::format("\u00b1{:.1f}%", 50 * (value.interval->high - value.interval->low) / value.value);
   row.insert(row.end(),
-             {fmt::format("{:.4g}", 1e3 * value.value), interval, verdict, std::to_string(c.seconds.size())});
+             {plain_number(1e3 * value.value), interval, verdict, std::to_string(c.seconds.size())});
   return row;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/svg.h"
 #include "assay/report/text_layout.h"
 
@@ -137,9 +138,10 @@ std::string described(const Plot& plot) {
   for (const PlotSeries& series : plot.series)
     for (std::size_t i = 0; i < series.points.size() && series.has_marks; ++i) {
       const PlotPoint& p = series.points[i];
-      add(!p.text.empty()              ? p.text
-          : i < plot.categories.size() ? fmt::format("{}: {:.4g}", plot.categories[i], p.y)
-                                       : fmt::format("{}: {:.4g} at {:.4g}", series.name, p.y, p.x));
+      add(!p.text.empty() ? p.text
+          : i < plot.categories.size()
+              ? fmt::format("{}: {}", plot.categories[i], plain_number(p.y))
+              : fmt::format("{}: {} at {}", series.name, plain_number(p.y), plain_number(p.x)));
     }
   for (const PlotBox& box : plot.boxes) add(box.text);
   for (const PlotCell& cell : plot.cells) add(cell.text);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "assay/base/format.h"
+#include "assay/report/digits.h"
 #include "assay/report/svg.h"
 #include "assay/report/text_layout.h"
 
@@ -91,7 +92,7 @@ std::string bars_plot(const Plot& plot) {
     }
     lanes.svg().end_mark();
     lanes.name(i);
-    lanes.svg().words(words_at + 6, lanes.middle_of(i) + 4, fmt::format("{:.4g}", point.y), "start", 12);
+    lanes.svg().words(words_at + 6, lanes.middle_of(i) + 4, plain_number(point.y), "start", 12);
   }
   return lanes.finish();
 }
@@ -120,7 +121,7 @@ std::string stacked_plot(const Plot& plot) {
       sum += std::max(0.0, point.y);
     }
     lanes.name(i);
-    svg.words(lanes.at(sum) + 6, lanes.middle_of(i) + 4, fmt::format("{:.4g}", sum), "start", 12);
+    svg.words(lanes.at(sum) + 6, lanes.middle_of(i) + 4, plain_number(sum), "start", 12);
   }
   double x = lanes.left();
   for (std::size_t part = 0; part < parts; ++part) {
@@ -152,7 +153,7 @@ std::string boxes_plot(const Plot& plot) {
     svg.line(lanes.at(box.median), y - 2, lanes.at(box.median), y + kBarHeight - 4, "#222222", 2.5);
     svg.end_mark();
     lanes.name(i);
-    svg.words(lanes.at(box.high) + 8, lanes.middle_of(i) + 4, fmt::format("{:.4g}", box.median), "start", 12);
+    svg.words(lanes.at(box.high) + 8, lanes.middle_of(i) + 4, plain_number(box.median), "start", 12);
   }
   return lanes.finish();
 }

@@ -68,8 +68,9 @@ class MixSearch {
     for (std::size_t i = 0; i < model_.items().size(); ++i)
       if (std::none_of(options_.candidates.begin(), options_.candidates.end(),
                        [&](const WeightFormat& format) { return model_.takes(i, format); }))
-        throw Error("{}: its {} inputs are no whole number of blocks of any of {}", model_.items()[i].name,
-                    model_.inputs_of(i), names_of(options_.candidates));
+        throw Error("{}: its {} inputs are no whole number of blocks of any of {}; add {} to the candidates",
+                    model_.items()[i].name, model_.inputs_of(i), names_of(options_.candidates),
+                    model_.takes(i, formats::kQ8_0) ? "q8_0" : "int8-dynamic");
   }
 
   // Bytes are known before any score is.

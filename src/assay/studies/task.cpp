@@ -66,10 +66,11 @@ std::optional<Warning> few_items_warning(const std::vector<bool>& are_right) {
   const auto n = std::ssize(are_right), right = std::count(are_right.begin(), are_right.end(), true);
   if (n >= kFewItems) return std::nullopt;
   const statistics::Interval interval = statistics::wilson_interval(right, n);
-  return Warning{WarningKind::few_items,
-                 fmt::format("{} of {} right leave an accuracy from {:.0f} to {:.0f} % (95 % interval)",
-                             right, counted(n, "item"), 100 * interval.low, 100 * interval.high),
-                 static_cast<double>(n), static_cast<double>(kFewItems)};
+  return Warning{
+      WarningKind::few_items,
+      fmt::format("{} of {} right leave{} an accuracy from {:.0f} to {:.0f} % (95 % interval)", right,
+                  counted(n, "item"), n == 1 ? "s" : "", 100 * interval.low, 100 * interval.high),
+      static_cast<double>(n), static_cast<double>(kFewItems)};
 }
 
 class TaskRun {

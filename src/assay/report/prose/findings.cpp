@@ -149,16 +149,17 @@ Sentences said(const ThreadChoice& found) {
 Sentences said(const TaskFlips& found) {
   const std::int64_t flips = found.to_wrong + found.to_right;
   if (flips == 0)
-    return {fmt::format("{} answers all {} items of the task as {} does.", at_start(found.subject),
-                        found.items, in_sentence(found.baseline))};
+    return {fmt::format("{} answers {} of the task as {} does.", at_start(found.subject),
+                        found.items == 1 ? "the 1 item" : fmt::format("all {} items", found.items),
+                        in_sentence(found.baseline))};
   return {fmt::format(
-      "{} flips {} of {} items of the task: {} from right to wrong and {} from wrong to right. Its accuracy "
+      "{} flips {} of {} of the task: {} from right to wrong and {} from wrong to right. Its accuracy "
       "changes by {:+.1f} points against {} (95 % interval {:+.1f} to {:+.1f}), {} (McNemar, p = {:.2g}). "
-      "With as many flips, {} items show a change of {:.1f} points nine times in ten.",
-      at_start(found.subject), flips, found.items, found.to_wrong, found.to_right, 100 * found.change,
-      in_sentence(found.baseline), 100 * found.low, 100 * found.high,
-      found.is_shown ? "which is more than chance" : "which may be chance", found.p_value, found.items,
-      100 * found.detectable_change)};
+      "With as many flips, {} show{} a change of {:.1f} points nine times in ten.",
+      at_start(found.subject), flips, counted(found.items, "item"), found.to_wrong, found.to_right,
+      100 * found.change, in_sentence(found.baseline), 100 * found.low, 100 * found.high,
+      found.is_shown ? "which is more than chance" : "which may be chance", found.p_value,
+      counted(found.items, "item"), found.items == 1 ? "s" : "", 100 * found.detectable_change)};
 }
 
 // It is a takeaway.

@@ -141,9 +141,10 @@ Texts grouped(const std::vector<const TaskFlips*>& all) {
       "points.",
       in_sentence(weakest->baseline), joined(subjects), 100 * low, 100 * high);
   if (weakest->detectable_change > 0)
-    text += fmt::format(
-        " With as many flips as {} has, {} items show a change of {:.1f} points nine times in ten.",
-        in_sentence(weakest->subject), weakest->items, 100 * weakest->detectable_change);
+    text +=
+        fmt::format(" With as many flips as {} has, {} show{} a change of {:.1f} points nine times in ten.",
+                    in_sentence(weakest->subject), counted(weakest->items, "item"),
+                    weakest->items == 1 ? "s" : "", 100 * weakest->detectable_change);
   lines.push_back(std::move(text));
   return lines;
 }

@@ -132,6 +132,8 @@ std::vector<std::string> answer_to_limits(const ResultSet& results) {
   if (!results.limits) return {};
   const auto choice = choose_within(results, *results.limits);
   if (choice) return sentences_of(*choice);
+  if (results.limits->goal == Goal::throughput)
+    return {"There is nothing to choose among: no batches were measured, as the study batches does."};
   return {"There is nothing to choose among: no configurations were compared, as a trade-off does."};
 }
 
