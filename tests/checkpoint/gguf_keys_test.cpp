@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/checkpoint/gguf_checkpoint.h"
 #include "assay/checkpoint/gguf_names.h"
 #include "support/gguf_writer.h"
 #include "support/temporary_folder.h"
@@ -208,6 +209,25 @@ TEST_F(GgufKeys, YarnHasKeysOfItsOwn) {
   EXPECT_EQ(scaling.at("beta_fast"), 24.0);
   EXPECT_EQ(scaling.at("beta_slow"), 2.0);
   EXPECT_EQ(scaling.at("original_max_position_embeddings"), 128);
+}
+
+// Files of old have the key without "scaling"; the newer one counts.
+TEST_F(GgufKeys, LinearScalingHasTwoKeys) {
+  test::GgufBytes file = file_of("llama");
+  file.value("llama.rope.scale_linear", test::kGgufF32, test::raw(2.0F));
+  EXPECT_EQ(config(file).at("rope_scaling"), (Json{{"rope_type", "linear"}, {"factor", 2.0}}));
+  file.text("llama.rope.scaling.type", "linear")
+      .value("llama.rope.scaling.factor", test::kGgufF32, test::raw(4.0F));
+  EXPECT_EQ(config(file).at("rope_scaling"), (Json{{"rope_type", "linear"}, {"factor", 4.0}}));
+}
+
+TEST_F(GgufKeys, TensorsOfImagesAreLeftOut) {
+  const GgufShards shards =
+      shards_of(file_of("llama").tensor("v.patch_embd.weight", {4}, 0, 16).tensor("mm.0.weight", {4}, 0, 16));
+  const GgufCheckpoint checkpoint(shards, architecture_of(shards));
+  const std::vector<CheckpointTensor> tensors = checkpoint.tensors();
+  ASSERT_EQ(tensors.size(), 1U);
+  EXPECT_EQ(tensors[0]->name, "model.embed_tokens.weight");
 }
 
 TEST(GgufNames, HaveTheNumbersOfLayers) {

@@ -84,6 +84,29 @@ TEST(GgufTokenizer, KeepsAddedTokensApart) {
   EXPECT_EQ(model.at("merges"), Json::array({Json::array({"a", "b"}), Json::array({" ", "a"})}));
 }
 
+// -1, as it is written in 32 bits.
+TEST(GgufTokenizer, AnIdOfMinusOneIsNone) {
+  GgufBytes file = some_tokens();
+  file.texts("tokenizer.ggml.merges", {"a b"}).number("tokenizer.ggml.padding_token_id", 0xFFFF'FFFF);
+  EXPECT_FALSE(files_of(file).config.content.contains("pad_token"));
+}
+
+// Rows that only fill a matrix up may have one name.
+TEST(GgufTokenizer, UnusedTokensMayBeAlike) {
+  const auto file_of_types = [](const std::vector<std::int32_t>& types) {
+    GgufBytes file;
+    file.text("tokenizer.ggml.model", "gpt2")
+        .texts("tokenizer.ggml.tokens", {"a", "-", "-", "b"})
+        .texts("tokenizer.ggml.merges", {})
+        .numbers("tokenizer.ggml.token_type", test::kGgufI32, types);
+    return file;
+  };
+  EXPECT_EQ(files_of(file_of_types({1, 5, 5, 1})).tokenizer->content.at("model").at("vocab"),
+            (Json{{"a", 0}, {"-", 1}, {"b", 3}}));
+  EXPECT_EQ(refusal_of_tokens(file_of_types({1, 1, 1, 1})),
+            ": key 'tokenizer.ggml.tokens': token 2: '-' stands twice");
+}
+
 // A file of SentencePiece that names no special token has <unk>, <s> and </s> first.
 TEST(GgufTokenizer, SentencePieceHasDefaults) {
   GgufBytes file;
