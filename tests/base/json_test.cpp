@@ -1,6 +1,8 @@
 // JSON from untrusted files.
 #include "assay/base/json.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "assay/base/error.h"
@@ -30,6 +32,16 @@ TEST(Json, RefusesDepthDuplicatesAndOtherTopLevels) {
   EXPECT_EQ(refusal_of([] { parse_json_object("{\"a\": [1e999]}", "x.json"); }),
             "x.json: not valid JSON: a number is out of range");
   EXPECT_EQ(parse_json_object("{\"a\":{\"b\":1},\"c\":{\"b\":2}}", "x.json")["c"]["b"], 2);
+}
+
+TEST(Json, ValuesAreShownAsPythonWritesThem) {
+  EXPECT_EQ(shown_value(std::numeric_limits<double>::quiet_NaN()), "NaN");
+  EXPECT_EQ(shown_value(-std::numeric_limits<double>::quiet_NaN()), "NaN");
+  EXPECT_EQ(shown_value(std::numeric_limits<double>::infinity()), "Infinity");
+  EXPECT_EQ(shown_value(-std::numeric_limits<double>::infinity()), "-Infinity");
+  EXPECT_EQ(shown_value(nullptr), "null");
+  EXPECT_EQ(shown_value({{"a", {1, "b"}}}), R"({"a":[1,"b"]})");
+  EXPECT_EQ(shown_value(std::string(100, 'x'), 5), "\"xxxx");
 }
 
 TEST(Json, CountsValues) {

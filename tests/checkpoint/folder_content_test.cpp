@@ -40,6 +40,7 @@ TEST_F(FolderContent, EverythingButWeights) {
                            "LICENSE",
                            "README.md",
                            "chat_template.jinja",
+                           "chat_templates/config.json",
                            "chat_templates/tool.jinja",
                            "modeling_own.py",
                            "model.safetensors",
@@ -60,9 +61,9 @@ TEST_F(FolderContent, EverythingButWeights) {
                            "adapter_model.safetensors"})
     add(name);
   EXPECT_EQ(beside(), (std::vector<std::string>{"LICENSE", "README.md", "chat_template.jinja",
-                                                "chat_templates/tool.jinja", "generation_config.json",
-                                                "modeling_own.py", "spiece.model", "tekken.json",
-                                                "tokenizer.model", "vocab.txt"}));
+                                                "chat_templates/config.json", "chat_templates/tool.jinja",
+                                                "generation_config.json", "modeling_own.py", "spiece.model",
+                                                "tekken.json", "tokenizer.model", "vocab.txt"}));
 }
 
 // As in a cache of the hub; and a link that leads round ends.

@@ -174,6 +174,8 @@ TEST(GgufFile, RefusesTensorsThatCannotBe) {
   EXPECT_EQ(refusal([](GgufBytes& f) { f.tensor("a", {4}, kF32, 16, 0); }), "M: tensor 'a' stands twice");
   EXPECT_EQ(refusal([](GgufBytes& f) { f.number("general.alignment", 3); }),
             "M: key 'general.alignment': expected a power of two up to 1048576, found 3");
+  EXPECT_EQ(refusal([](GgufBytes& f) { f.number("general.alignment", 0); }),
+            "M: key 'general.alignment': expected a power of two up to 1048576, found 0");
   EXPECT_EQ(refusal([](GgufBytes& f) { f.text("general.alignment", "32"); }),
             "M: key 'general.alignment': expected a power of two up to 1048576, found text");
 }

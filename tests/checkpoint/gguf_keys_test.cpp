@@ -6,6 +6,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/format.h"
+#include "assay/checkpoint/gguf_checkpoint.h"
 #include "assay/checkpoint/gguf_names.h"
 #include "support/gguf_writer.h"
 #include "support/temporary_folder.h"
@@ -45,6 +46,15 @@ class GgufKeys : public testing::Test {
     return flags;
   }
 
+  std::string refusal(const test::GgufBytes& file) const {
+    try {
+      config(file);
+    } catch (const Error& error) {
+      return std::string(error.what()).substr((folder_.path() / "m.gguf").string().size());
+    }
+    return "";
+  }
+
   const test::TemporaryFolder folder_;
 };
 
@@ -78,6 +88,57 @@ TEST_F(GgufKeys, WindowsOfGemmaRepeat) {
   EXPECT_TRUE(config(file_of("gemma3")).at("sliding_window").is_null());
 }
 
+// The first files of Gemma 2 have no key for it.
+TEST_F(GgufKeys, Gemma2HasAWindowWhereTheFileNamesNone) {
+  EXPECT_EQ(config(file_of("gemma2")).at("sliding_window"), 4096);
+  EXPECT_EQ(windows(file_of("gemma2")), "w-w-w-w");
+  EXPECT_TRUE(
+      config(file_of("gemma2").number("gemma2.attention.sliding_window", 0)).at("sliding_window").is_null());
+}
+
+TEST_F(GgufKeys, WindowsAreFlagsForEachLayer) {
+  const auto refused = [&](auto type, std::uint32_t number, std::vector<decltype(type)> flags) {
+    return refusal(file_of("gemma3", 3)
+                       .number("gemma3.attention.sliding_window", 16)
+                       .numbers("gemma3.attention.sliding_window_pattern", number, flags));
+  };
+  const std::string key = ": key 'gemma3.attention.sliding_window_pattern': ";
+  EXPECT_EQ(refused(std::uint8_t{}, test::kGgufBool, {1, 1, 0, 1}),
+            key + "expected 3 flags, one for each layer, found 4");
+  EXPECT_EQ(refused(std::uint8_t{}, test::kGgufBool, {1, 1}),
+            key + "expected 3 flags, one for each layer, found 2");
+  EXPECT_EQ(refused(float{}, test::kGgufF32, {1, 1, 0}),
+            key + "expected an array of booleans, found an array of 3 f32");
+  EXPECT_EQ(refused(std::int32_t{}, test::kGgufI32, {1, 1, 0}), "");
+  EXPECT_EQ(
+      refusal(file_of("gemma3").value("gemma3.attention.sliding_window", test::kGgufI32,
+                                      test::raw<std::int32_t>(-1))),
+      ": key 'gemma3.attention.sliding_window': expected the tokens of a window, or 0 for none, found -1");
+}
+
+TEST_F(GgufKeys, ListsHaveANumberForEachLayer) {
+  const auto refused = [&](const std::vector<std::uint32_t>& heads) {
+    return refusal(file_of("llama", 3).numbers("llama.attention.head_count_kv", test::kGgufU32, heads));
+  };
+  const std::string key = ": key 'llama.attention.head_count_kv': ";
+  EXPECT_EQ(refused({2, 2, 2}), "");
+  EXPECT_EQ(refused({2, 2}), key + "expected 3 numbers, one for each layer, found 2");
+  EXPECT_EQ(refused({2, 2, 2, 2}), key + "expected 3 numbers, one for each layer, found 4");
+  EXPECT_EQ(refused({}), key + "expected 3 numbers, one for each layer, found 0");
+}
+
+TEST_F(GgufKeys, AHeadOfNoElementsIsRefusedByItsKey) {
+  test::GgufBytes file;
+  file.text("general.architecture", "llama")
+      .number("llama.block_count", 1)
+      .number("llama.embedding_length", 3)
+      .number("llama.attention.head_count", 4);
+  const std::string expected = "expected at least one element for each of the 4 heads, found ";
+  EXPECT_EQ(refusal(file), ": key 'llama.embedding_length': " + expected + "3");
+  EXPECT_EQ(refusal(file.number("llama.attention.key_length", 0)),
+            ": key 'llama.attention.key_length': " + expected + "0");
+}
+
 // The largest models scale scores by hidden / heads, all others by the size of a head.
 TEST_F(GgufKeys, TheLargestGemmasScaleScoresOtherwise) {
   for (const auto& [name, layers] : {std::pair{"gemma2", 46U}, {"gemma3", 62U}}) {
@@ -109,6 +170,7 @@ TEST_F(GgufKeys, EveryKeyThatEndsATextIsTaken) {
                      .number("tokenizer.ggml.eom_token_id", 3)),
             (Json{{"eos_token_id", {3, 5}}}));
   EXPECT_EQ(ends(file_of("llama").number("tokenizer.ggml.eom_token_id", 4)), (Json{{"eos_token_id", {4}}}));
+  EXPECT_EQ(ends(file_of("llama").number("tokenizer.ggml.eos_token_id", 0xFFFF'FFFF)), Json::object());
   // Those that are known by their text, where they are control tokens.
   EXPECT_EQ(ends(file_of("llama")
                      .texts("tokenizer.ggml.tokens", {"a", "<|im_end|>", "<|end|>"})
@@ -147,6 +209,25 @@ TEST_F(GgufKeys, YarnHasKeysOfItsOwn) {
   EXPECT_EQ(scaling.at("beta_fast"), 24.0);
   EXPECT_EQ(scaling.at("beta_slow"), 2.0);
   EXPECT_EQ(scaling.at("original_max_position_embeddings"), 128);
+}
+
+// Files of old have the key without "scaling"; the newer one counts.
+TEST_F(GgufKeys, LinearScalingHasTwoKeys) {
+  test::GgufBytes file = file_of("llama");
+  file.value("llama.rope.scale_linear", test::kGgufF32, test::raw(2.0F));
+  EXPECT_EQ(config(file).at("rope_scaling"), (Json{{"rope_type", "linear"}, {"factor", 2.0}}));
+  file.text("llama.rope.scaling.type", "linear")
+      .value("llama.rope.scaling.factor", test::kGgufF32, test::raw(4.0F));
+  EXPECT_EQ(config(file).at("rope_scaling"), (Json{{"rope_type", "linear"}, {"factor", 4.0}}));
+}
+
+TEST_F(GgufKeys, TensorsOfImagesAreLeftOut) {
+  const GgufShards shards =
+      shards_of(file_of("llama").tensor("v.patch_embd.weight", {4}, 0, 16).tensor("mm.0.weight", {4}, 0, 16));
+  const GgufCheckpoint checkpoint(shards, architecture_of(shards));
+  const std::vector<CheckpointTensor> tensors = checkpoint.tensors();
+  ASSERT_EQ(tensors.size(), 1U);
+  EXPECT_EQ(tensors[0]->name, "model.embed_tokens.weight");
 }
 
 TEST(GgufNames, HaveTheNumbersOfLayers) {

@@ -84,6 +84,29 @@ TEST(GgufTokenizer, KeepsAddedTokensApart) {
   EXPECT_EQ(model.at("merges"), Json::array({Json::array({"a", "b"}), Json::array({" ", "a"})}));
 }
 
+// -1, as it is written in 32 bits.
+TEST(GgufTokenizer, AnIdOfMinusOneIsNone) {
+  GgufBytes file = some_tokens();
+  file.texts("tokenizer.ggml.merges", {"a b"}).number("tokenizer.ggml.padding_token_id", 0xFFFF'FFFF);
+  EXPECT_FALSE(files_of(file).config.content.contains("pad_token"));
+}
+
+// Rows that only fill a matrix up may have one name.
+TEST(GgufTokenizer, UnusedTokensMayBeAlike) {
+  const auto file_of_types = [](const std::vector<std::int32_t>& types) {
+    GgufBytes file;
+    file.text("tokenizer.ggml.model", "gpt2")
+        .texts("tokenizer.ggml.tokens", {"a", "-", "-", "b"})
+        .texts("tokenizer.ggml.merges", {})
+        .numbers("tokenizer.ggml.token_type", test::kGgufI32, types);
+    return file;
+  };
+  EXPECT_EQ(files_of(file_of_types({1, 5, 5, 1})).tokenizer->content.at("model").at("vocab"),
+            (Json{{"a", 0}, {"-", 1}, {"b", 3}}));
+  EXPECT_EQ(refusal_of_tokens(file_of_types({1, 1, 1, 1})),
+            ": key 'tokenizer.ggml.tokens': token 2: '-' stands twice");
+}
+
 // A file of SentencePiece that names no special token has <unk>, <s> and </s> first.
 TEST(GgufTokenizer, SentencePieceHasDefaults) {
   GgufBytes file;
@@ -148,6 +171,21 @@ TEST(GgufTokenizer, RefusesByName) {
       .numbers<std::int32_t>("tokenizer.ggml.token_type", test::kGgufI32, {1, 1});
   EXPECT_EQ(refusal_of_tokens(types),
             ": key 'tokenizer.ggml.token_type': expected 1 types, one for each token, found 2");
+  const auto refused_type = [](std::uint32_t type, const auto& values) {
+    GgufBytes file;
+    file.text("tokenizer.ggml.model", "gpt2")
+        .texts("tokenizer.ggml.tokens", {"a", "b"})
+        .numbers("tokenizer.ggml.token_type", type, values);
+    return refusal_of_tokens(file);
+  };
+  const std::string types_key =
+      ": key 'tokenizer.ggml.token_type': token 1: expected a type from 0 to 6, found ";
+  EXPECT_EQ(refused_type(test::kGgufI32, std::vector<std::int32_t>{0, 7}), types_key + "7");
+  EXPECT_EQ(refused_type(test::kGgufI32, std::vector<std::int32_t>{6, -1}), types_key + "-1");
+  EXPECT_EQ(refused_type(test::kGgufI64, std::vector<std::int64_t>{1, 0x1'0000'0003}),
+            types_key + "4294967299");
+  EXPECT_EQ(refused_type(test::kGgufU64, std::vector<std::uint64_t>{1, ~std::uint64_t{0}}),
+            types_key + "a number beyond 2^63");
   GgufBytes bytes;
   bytes.text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", {"\xff"});
   EXPECT_EQ(refusal_of_tokens(bytes),

@@ -156,7 +156,7 @@ TEST(CliBadFlags, DeviceThatIsNotThere) {
 }
 
 TEST(CliBadFlags, UnknownPrecision) {
-  for (const char* value : {"fp8", "float8", "", "nan"})
+  for (const char* value : {"fp8", "float8", "nan"})
     expect_flag_refused(kGenerate, "--precision", value,
                         {"precision", value, "float32", "float16", "bfloat16", "nearest"});
   expect_flag_refused(kGenerate, "--precision", "bfloat61", {"the nearest is bfloat16"});
@@ -164,7 +164,35 @@ TEST(CliBadFlags, UnknownPrecision) {
 
 TEST(CliBadFlags, FlagGivenTwice) {
   expect_failure(run_program({"generate", kModel, "-p", "hi", "-n", "2", "-n", "3"}), 2,
-                 {"--max-new-tokens"});
+                 {"--max-new-tokens: expected once, found 2 times"});
+  expect_failure(run_program({"generate", kModel, "-p", "hi", "--seed"}), 2,
+                 {"--seed: expected a value, found none"});
+}
+
+// An empty variable of a script must not stand for a default.
+TEST(CliBadFlags, EmptyValues) {
+  const std::string text = kModel + "/prompt.txt";
+  for (const auto& [command, name] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"generate", kModel, "-p", "hi", "--prompts-file", ""}, "--prompts-file"},
+           {{"generate", kModel, "-p", "hi", "--ids", ""}, "--ids"},
+           {{"diverge", kModel, "nf4", "--text", ""}, "--text"},
+           {{"logits", kModel, "--ids", "1", "-o", ""}, "--output"},
+           {{"tradeoff", kModel, "--corpus", ""}, "--corpus"},
+           {{"perplexity", kModel, ""}, "FILE"},
+           {{"corpus", text, ""}, "OUT"},
+           {{"compare", "", "b"}, "A"},
+           {{"report", ""}, "RESULTS"},
+           {{"verify", ""}, "RESULTS"},
+           {{"history", ""}, "DIR"}})
+    expect_failure(run_program(command), 2, {name + ": expected a value, found an empty one"});
+}
+
+// The largest number is named where it is passed, and where it is small.
+TEST(CliBadFlags, NumbersThatAreTooLarge) {
+  for (const char* value : {"99999999999999999999", "1099511627777"})
+    expect_flag_refused(kGenerate, "-n", value,
+                        {"--max-new-tokens: expected a whole number from 1 to 1099511627776, found"});
+  expect_flag_refused(kGenerate, "-n", "0", {"--max-new-tokens: expected a whole number from 1, found '0'"});
 }
 
 // The sentence comes before a model is looked for, not after minutes of loading.

@@ -82,6 +82,17 @@ TEST(CliInterrupt, InterleaveKeepsItsResults) {
   }
 }
 
+// The one that tells its version slowly is a build for all we know.
+TEST(CliInterrupt, InterleaveBlamesNoBuild) {
+  TemporaryFolder folder;
+  const std::string slow = folder / "slow";
+  write_file(slow, "#!/bin/sh\necho starting >&2\nexec sleep 20\n");
+  ASSERT_EQ(chmod(slow.c_str(), S_IRWXU), 0);
+  const ProgramResult result = run_program({"interleave", slow, program_path(), kModel}, kInterrupted);
+  expect_interrupted(result);
+  EXPECT_NE(result.err.find("error: interrupted\n"), std::string::npos) << result.err;
+}
+
 // `timeout` and shells hand Ctrl-C on to a program that the terminal has told already.
 TEST(CliInterrupt, TwiceAtOnceIsOnce) {
   TemporaryFolder folder;

@@ -26,6 +26,7 @@ TEST(RequantizedGguf, WarnsOfWeightsThatAreQuantizedTwice) {
                       "quantizing twice loses more than quantizing the original once"),
             std::string::npos);
   EXPECT_EQ(warnings(quantized, "F16"), "");
+  EXPECT_EQ(warnings((test::fixture("gguf") / "quantized_q8_0.gguf").string(), "Q8_0"), "");
   EXPECT_EQ(warnings(test::fixture_model("llama_biased").string(), "Q4_0"), "");
 }
 

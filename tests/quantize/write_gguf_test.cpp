@@ -146,6 +146,8 @@ TEST(WriteGguf, SaysWhichLayersHaveWindowsAndHowFarYarnStretches) {
   const test::TemporaryFolder folder;
   const auto written = [&](const char* fixture, const auto& change) {
     const fs::path model = folder.path() / fixture, out = folder.path() / (std::string(fixture) + ".gguf");
+    fs::remove_all(model);
+    fs::remove(out);
     test::copy_model_fixture(fixture, model);
     Json config = Json::parse(test::read_file(model / "config.json"));
     change(config);
@@ -161,6 +163,15 @@ TEST(WriteGguf, SaysWhichLayersHaveWindowsAndHowFarYarnStretches) {
   EXPECT_EQ(gemma["layer_types"], types);
   const Json yarn = written("mistral_yarn", [](Json& config) { config["rope_scaling"].erase("factor"); });
   EXPECT_EQ(yarn["rope_scaling"]["factor"], 96.0 / 24);
+  const Json scaled = written("mistral_yarn", [](Json& config) {
+    config["rope_scaling"]["mscale"] = 0.7;
+    config["rope_scaling"]["mscale_all_dim"] = 0.4;
+  });
+  EXPECT_NEAR(scaled["rope_scaling"]["attention_factor"].get<double>(),
+              (0.07 * std::log(4.0) + 1) / (0.04 * std::log(4.0) + 1), 1e-6);
+  const Json longrope = written(
+      "phi3_longrope", [](Json& config) { config["rope_scaling"]["original_max_position_embeddings"] = 32; });
+  EXPECT_EQ(longrope["original_max_position_embeddings"], 64);
 }
 
 TEST(WriteGguf, TheDemoModelIsTheSame) {
@@ -287,6 +298,8 @@ TEST(GgufMix, FollowsTheRulesOfLlamaQuantize) {
   EXPECT_EQ(type_in("Q4_K_M", spec, "token_embd.weight"), "Q6_K");
   spec.layers = 80;
   EXPECT_EQ(type_in("Q4_K_M", spec, "blk.10.attn_v.weight"), "Q5_K");
+  spec.kv_heads = spec.heads;  // each value matrix is as large as the others
+  EXPECT_EQ(type_in("Q4_K_M", spec, "blk.10.attn_v.weight"), "Q4_K");
   EXPECT_FALSE(GgufMix::named("Q9_0"));
 }
 

@@ -116,6 +116,24 @@ TEST(WriteGgufTokens, WarnsWhereAClassOfTransformersGivesOtherIds) {
       << warnings[0];
 }
 
+TEST(WriteGgufTokens, SaysWhichFlagsOfAddedTokensAreLost) {
+  const test::TemporaryFolder folder;
+  const fs::path model = folder.path() / "m", out = folder.path() / "m.gguf";
+  model_with_tokens(model, test::fixture("tokenizers/llama3"));
+  Json json = Json::parse(test::read_file(model / "tokenizer.json"));
+  json["added_tokens"].erase(json["added_tokens"].begin() + 3, json["added_tokens"].end());
+  for (const std::string flag : {"lstrip", "rstrip", "single_word"}) {
+    Json own = json;
+    own["added_tokens"][2][flag] = true;
+    test::write_file(model / "tokenizer.json", own.dump());
+    fs::remove(out);
+    const std::vector<std::string> warnings = write_in_float32(model, out).warnings;
+    ASSERT_EQ(warnings.size(), 1U) << flag;
+    EXPECT_TRUE(warnings[0].starts_with("added token '")) << warnings[0];
+    EXPECT_TRUE(warnings[0].ends_with("': " + flag + " is lost")) << warnings[0];
+  }
+}
+
 TEST(WriteGgufTokens, RefusesTokenizersByName) {
   const test::TemporaryFolder folder;
   for (const auto& [name, what] :

@@ -122,8 +122,9 @@ TEST_F(GenerationRulesOf, WrongValuesAreNamed) {
   for (const auto& [keys, word] : std::initializer_list<std::pair<nlohmann::json, const char*>>{
            {{{"suppress_tokens", {1, "a"}}}, "suppress_tokens"},
            {{{"suppress_tokens", {1.5}}}, "suppress_tokens"},
+           {{{"bad_words_ids", "x"}}, "bad_words_ids: expected lists of token ids, found \"x\""},
            {{{"suppress_tokens", {std::uint64_t{1} << 40}}}, "suppress_tokens"},
-           {{{"bad_words_ids", {1, 2}}}, "bad_words_ids"},
+           {{{"bad_words_ids", {1, 2}}}, "bad_words_ids: expected lists of token ids, found 1"},
            {{{"bad_words_ids", {nlohmann::json::array()}}}, "bad_words_ids"},
            {{{"bad_words_ids", {{1, 100000}}}}, "bad_words_ids"},
            {{{"forced_eos_token_id", 100000}}, "forced_eos_token_id"},

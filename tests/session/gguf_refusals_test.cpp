@@ -71,6 +71,24 @@ class GgufRefusals : public testing::TestWithParam<const char*> {
   const test::TemporaryFolder folder_;
 };
 
+// The sign of NaN says nothing.
+TEST(GgufRefusal, OfRotaryFactorsSaysNaN) {
+  const test::TemporaryFolder folder;
+  GgufCopy file(gguf_path("llama_scaled"));
+  const GgufCopy::Tensor& factors = file.tensor("rope_freqs.weight");
+  file.data.replace(factors.offset, factors.sizes.front() * sizeof(float),
+                    factors.sizes.front() * sizeof(float), '\xff');
+  test::write_file(folder.path() / "m.gguf", file.bytes());
+  try {
+    spec_from_source(*open_source(folder.path() / "m.gguf"));
+    FAIL() << "factors that are NaN are taken";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.ends_with("tensor 'rope_freqs.weight': expected a number from 1e-6 to 1e9, found NaN"))
+        << text;
+  }
+}
+
 TEST_P(GgufRefusals, SpeakOfTheFilesKeys) {
   std::size_t refused = 0;
   for (std::size_t i = 0; i < original_.keys.size(); ++i) {

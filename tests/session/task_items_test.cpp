@@ -81,7 +81,9 @@ TEST(TaskItems, OfABadLineSayWhichAndWhy) {
             "t.jsonl:2: expected items of one form, choices as before, found completion"},
            {R"({"question": "p"})", "t.jsonl:2: expected keys prompt, choices and answer"},
            {R"({"prompt": "p")", "t.jsonl:2"},
-           {"7", "t.jsonl:2: expected an object"}})
+           {"7",
+            "t.jsonl:2: expected an object, as in {\"prompt\": ..., \"choices\": [...], \"answer\": 0}, "
+            "found"}})
     try {
       parse_task_items(good + "\n" + line + "\n", "t.jsonl");
       FAIL() << line;

@@ -8,6 +8,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/file.h"
+#include "assay/base/format.h"
 #include "assay/base/strict_json.h"
 
 namespace assay {
@@ -124,17 +125,12 @@ void parse_json_entries(std::string_view text, const std::string& where, std::si
   strict_json::parse<Json>(text, where, builder);
 }
 
-namespace {
-
-// What stands there, as Python writes it: JSON has no word for some numbers.
-std::string shown(const Json& value) {
+std::string shown_value(const Json& value, std::size_t longest) {
   const double number = value.is_number_float() ? value.get<double>() : 0;
   if (std::isnan(number)) return "NaN";
   if (std::isinf(number)) return number > 0 ? "Infinity" : "-Infinity";
-  return value.dump().substr(0, 80);
+  return printable(value.dump().substr(0, longest));
 }
-
-}  // namespace
 
 bool JsonView::has(std::string_view key) const {
   const auto it = object_->find(key);
@@ -163,7 +159,8 @@ std::int64_t JsonView::integer(std::string_view key, std::int64_t min, std::int6
                         (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
   const double size = value.is_number() ? value.get<double>() : 0;
   if (!is_whole || size < static_cast<double>(min) || size > static_cast<double>(max))
-    throw Error("{}: expected a whole number from {} to {}, found {}", where(key), min, max, shown(value));
+    throw Error("{}: expected a whole number from {} to {}, found {}", where(key), min, max,
+                shown_value(value));
   return value.is_number_integer() ? value.get<std::int64_t>() : static_cast<std::int64_t>(size);
 }
 
@@ -175,7 +172,7 @@ std::int64_t JsonView::integer_or(std::string_view key, std::int64_t fallback, s
 double JsonView::number(std::string_view key) const {
   const Json& value = at(key);
   if (!value.is_number() || !std::isfinite(value.get<double>()))
-    throw Error("{}: expected a finite number, found {}", where(key), shown(value));
+    throw Error("{}: expected a finite number, found {}", where(key), shown_value(value));
   return value.get<double>();
 }
 
@@ -186,13 +183,14 @@ double JsonView::number_or(std::string_view key, double fallback) const {
 bool JsonView::boolean_or(std::string_view key, bool fallback) const {
   if (!has(key)) return fallback;
   const Json& value = at(key);
-  if (!value.is_boolean()) throw Error("{}: expected true or false, found {}", where(key), shown(value));
+  if (!value.is_boolean())
+    throw Error("{}: expected true or false, found {}", where(key), shown_value(value));
   return value.get<bool>();
 }
 
 std::string JsonView::text(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_string()) throw Error("{}: expected a string, found {}", where(key), shown(value));
+  if (!value.is_string()) throw Error("{}: expected a string, found {}", where(key), shown_value(value));
   return value.get<std::string>();
 }
 
@@ -202,7 +200,7 @@ std::string JsonView::text_or(std::string_view key, std::string fallback) const 
 
 JsonView JsonView::object(std::string_view key) const {
   const Json& value = at(key);
-  if (!value.is_object()) throw Error("{}: expected an object, found {}", where(key), shown(value));
+  if (!value.is_object()) throw Error("{}: expected an object, found {}", where(key), shown_value(value));
   if (names_ == nullptr) return {value, where(key)};
   JsonView inner(value, where_, names_);
   inner.inside_ = inside_ + std::string(key) + ".";

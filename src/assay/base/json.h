@@ -35,4 +35,7 @@ Json read_python_json(const std::filesystem::path& path, std::uint64_t limit = s
 void parse_json_entries(std::string_view text, const std::string& where, std::size_t max_values,
                         const std::function<void(const std::string& key, const Json& value)>& on_entry);
 
+// What a file has, for messages, as Python writes it: JSON has no word for NaN and Infinity.
+std::string shown_value(const Json& value, std::size_t longest = 80);
+
 }  // namespace assay

@@ -26,7 +26,8 @@ void refuse_long_document(std::string_view line, std::string_view rest, const st
 }  // namespace
 
 void for_json_lines(std::string_view content, const std::string& file,
-                    const std::function<void(const JsonReader& line, std::int64_t number)>& use) {
+                    const std::function<void(const JsonReader& line, std::int64_t number)>& use,
+                    std::string_view example) {
   std::int64_t number = 0;
   bool has_any = false;
   for (std::size_t at = 0; at < content.size();) {
@@ -39,7 +40,7 @@ void for_json_lines(std::string_view content, const std::string& file,
     refuse_long_document(text, content.substr(std::min(at, content.size())), where, has_any);
     const nlohmann::ordered_json json = parse_ordered_json(text, where);
     const JsonReader line(json, where);
-    if (!line.is_object()) line.refuse("an object, as in {\"text\": ...}");
+    if (!line.is_object()) line.refuse(fmt::format("an object, as in {}", example));
     use(line, number);
     has_any = true;
   }

@@ -99,6 +99,10 @@ class Keys {
     const GgufValue* value = file_.value(name(key));
     if (value == nullptr || !value->is_array()) return file_.integer(name(key));
     const GgufValue& list = *file_.array(name(key), "integers");
+    const auto layers = file_.integer(name("block_count"));
+    if (layers.value_or(0) > 0 && *layers != static_cast<std::int64_t>(list.size()))
+      throw Error("{}: key '{}': expected {} numbers, one for each layer, found {}", file_.where(), name(key),
+                  *layers, list.size());
     for (std::size_t i = 1; i < list.size(); ++i)
       if (list.integer(i) != list.integer(0))
         throw Error(
@@ -125,21 +129,35 @@ std::int64_t layers_of(const Keys& keys) {
 }
 
 // Which layers have the window: a period, of which the last has none, or a flag for each layer.
-void add_window(const GgufFile& file, const Keys& keys, int default_period, Json& config) {
-  const auto window = keys.size("attention.sliding_window");
-  config["sliding_window"] = window.value_or(0) > 0 ? Json(*window) : Json(nullptr);
-  if (window.value_or(0) <= 0) return;
+struct DefaultWindow {
+  int period = 0;
+  std::int64_t tokens = 0;
+};
+void add_window(const GgufFile& file, const Keys& keys, DefaultWindow fallback, Json& config) {
+  const std::int64_t window = keys.size("attention.sliding_window").value_or(fallback.tokens);
+  if (window < 0)
+    throw Error("{}: key '{}': expected the tokens of a window, or 0 for none, found {}", file.where(),
+                keys.name("attention.sliding_window"), window);
+  config["sliding_window"] = window > 0 ? Json(window) : Json(nullptr);
+  if (window == 0) return;
   const std::string name = keys.name("attention.sliding_window_pattern");
   const GgufValue* pattern = file.value(name);
   std::vector<bool> has_window;
   const std::int64_t layers = layers_of(keys);
   if (pattern != nullptr && pattern->is_array()) {
-    for (std::size_t i = 0; i < pattern->size() && static_cast<std::int64_t>(i) < layers; ++i) {
+    if (static_cast<std::int64_t>(pattern->size()) != layers)
+      throw Error("{}: key '{}': expected {} flags, one for each layer, found {}", file.where(), name, layers,
+                  pattern->size());
+    for (std::size_t i = 0; i < pattern->size(); ++i) {
       const auto flag = pattern->boolean(i);
-      has_window.push_back(flag ? *flag : pattern->integer(i).value_or(0) != 0);
+      const auto number = pattern->integer(i);
+      if (!flag && !number)
+        throw Error("{}: key '{}': expected an array of booleans, found {}", file.where(), name,
+                    pattern->kind());
+      has_window.push_back(flag ? *flag : *number != 0);
     }
   } else {
-    const std::int64_t period = file.integer(name).value_or(default_period);
+    const std::int64_t period = file.integer(name).value_or(fallback.period);
     for (std::int64_t i = 0; i < layers; ++i) has_window.push_back(period <= 0 || (i + 1) % period != 0);
   }
   config["layer_types"] = Json::array();
@@ -147,14 +165,14 @@ void add_window(const GgufFile& file, const Keys& keys, int default_period, Json
     config["layer_types"].push_back(has ? "sliding_attention" : "full_attention");
 }
 
-void add_gemma(const GgufShards& shards, const Keys& keys, int period, int largest, Json& config) {
+void add_gemma(const GgufShards& shards, const Keys& keys, DefaultWindow window, int largest, Json& config) {
   const GgufHeads heads = heads_of(shards.first());
   // llama.cpp knows the 27B models by their layers: they scale by hidden / heads.
   const bool is_largest = layers_of(keys) == largest;
   config["query_pre_attn_scalar"] =
       is_largest ? keys.needed_size("embedding_length") / std::max<std::int64_t>(1, heads.heads)
                  : heads.head_dim;
-  add_window(shards.first(), keys, period, config);
+  add_window(shards.first(), keys, window, config);
 }
 
 void add_factors(const Keys& keys, std::initializer_list<GgufKey> factors, Json& config) {
@@ -207,9 +225,9 @@ void add_own(const GgufShards& shards, const GgufArchitecture& architecture, con
   }
   if (type == "starcoder2") config["use_bias"] = has_qkv_bias;
   if (type == "falcon") add_falcon(shards, config);
-  if (type == "gemma2") add_gemma(shards, keys, 2, 46, config);
-  if (type == "gemma3_text") add_gemma(shards, keys, 6, 62, config);
-  if (type == "phi3") add_window(shards.first(), keys, 0, config);
+  if (type == "gemma2") add_gemma(shards, keys, {.period = 2, .tokens = 4096}, 46, config);
+  if (type == "gemma3_text") add_gemma(shards, keys, {.period = 6}, 62, config);
+  if (type == "phi3") add_window(shards.first(), keys, {}, config);
   if (type == "cohere") {
     add_factors(keys, {{"logit_scale", "logit_scale"}}, config);
     config["use_qk_norm"] = shards.has("blk.0.attn_q_norm.weight");
@@ -266,7 +284,11 @@ GgufHeads heads_of(const GgufFile& file) {
                 keys.name("attention.head_count"), heads.heads, heads.kv_heads);
   const auto key = keys.size("attention.key_length"), value = keys.size("attention.value_length");
   heads.head_dim = key ? *key : keys.needed_size("embedding_length") / heads.heads;
-  if (heads.head_dim < 1 || value.value_or(heads.head_dim) != heads.head_dim)
+  if (heads.head_dim < 1)
+    throw Error("{}: key '{}': expected at least one element for each of the {} heads, found {}",
+                file.where(), keys.name(key ? "attention.key_length" : "embedding_length"), heads.heads,
+                key ? *key : keys.needed_size("embedding_length"));
+  if (value.value_or(heads.head_dim) != heads.head_dim)
     throw Error("{}: key '{}': expected as many elements as a key has ({}), found {}", file.where(),
                 keys.name("attention.value_length"), heads.head_dim, value.value_or(0));
   return heads;
@@ -349,7 +371,9 @@ Json generation_config_of(const GgufFile& file) {
   std::vector<std::uint64_t> ends;
   const auto add = [&](std::int64_t number) {
     const auto id = static_cast<std::uint64_t>(number);
-    if (number >= 0 && std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+    constexpr std::int64_t kNone = 0xFFFF'FFFF;  // -1 of 32 bits
+    if (number >= 0 && number != kNone && std::find(ends.begin(), ends.end(), id) == ends.end())
+      ends.push_back(id);
   };
   for (const char* key : kEndKeys)
     if (const auto id = file.integer(key)) add(*id);

@@ -205,10 +205,11 @@ std::vector<GgufTensor> GgufReader::read_tensors(
     const std::map<std::string, GgufValue, std::less<>>& values) {
   std::int64_t alignment = kDefaultAlignment;
   if (const auto at = values.find("general.alignment"); at != values.end()) {
-    alignment = at->second.is_array() ? 0 : at->second.integer(0).value_or(0);
+    const bool is_number = !at->second.is_array() && at->second.integer(0).has_value();
+    alignment = is_number ? *at->second.integer(0) : 0;
     if (alignment < 1 || alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0)
       throw Error("{}: key 'general.alignment': expected a power of two up to {}, found {}", where_,
-                  kMaxAlignment, alignment == 0 ? at->second.kind() : fmt::to_string(alignment));
+                  kMaxAlignment, is_number ? fmt::to_string(alignment) : at->second.kind());
   }
   std::vector<GgufTensor> tensors;
   tensors.reserve(static_cast<std::size_t>(tensor_count_));

@@ -81,6 +81,12 @@ class TokenizerMaker {
     if (!is_utf8(token))
       throw Error("{}: key '{}': token {}: expected UTF-8, found '{}'", where_, kTokensKey, id,
                   printable(token));
+    if (types_ == nullptr) return;
+    constexpr std::int64_t kLastType = static_cast<std::int64_t>(GgufTokenType::byte);
+    const auto kind = types_->integer(id);
+    if (kind.value_or(-1) < 0 || *kind > kLastType)
+      throw Error("{}: key '{}': token {}: expected a type from 0 to {}, found {}", where_, kTypesKey, id,
+                  kLastType, kind ? fmt::to_string(*kind) : "a number beyond 2^63");
   }
 
   bool is_added(std::size_t id) const {

@@ -41,6 +41,7 @@ std::string version_of(const std::string& program) {
     throw Error("{}: expected a program, a build of assay: no such file", program);
   ChildProcess child({program, "--version"});
   const ChildProcess::Answer answer = child.read_line(Seconds{10}, is_interrupted);
+  if (answer.end == ChildProcess::End::stopped || is_interrupted()) throw Error("interrupted");
   if (answer.end != ChildProcess::End::line || answer.line.rfind(kName, 0) != 0)
     throw Error("{}: expected a build of assay, which answers --version with its name, found {}", program,
                 answer.end == ChildProcess::End::line ? fmt::format("'{}'", answer.line.substr(0, 80))

@@ -96,6 +96,16 @@ std::string unexpected_sentence(const CLI::App& app) {
                      assay::nearest_name(*flag, flags));
 }
 
+// A flag that stands too often, or without its value.
+std::string mismatch_sentence(const std::string& said) {
+  constexpr std::string_view kTooOften = ": At Most 1 required but received ", kMissing = " missing";
+  if (const std::size_t at = said.find(kTooOften); at != std::string::npos)
+    return fmt::format("{}: expected once, found {} times", said.substr(0, at),
+                       said.substr(at + kTooOften.size()));
+  if (said.ends_with(kMissing)) return said.substr(0, said.find(": ")) + ": expected a value, found none";
+  return said;
+}
+
 int run_program(int argc, char** argv) {
   int exit_code = 0;
   std::string command_line = "assay";
@@ -132,6 +142,7 @@ int run_program(int argc, char** argv) {
   assay::cli::add_report(app, exit_code);
   assay::cli::add_help(app, exit_code);
   assay::cli::arrange_help(app);
+  app.parse_complete_callback([&app] { assay::cli::refuse_empty_values(app); });
   if (argc > 1) check_command(app, "", std::span(argv + 1, static_cast<std::size_t>(argc) - 1));
   assay::cli::CommandLine line =
       assay::cli::with_config(app, assay::cli::with_optional_values({argv + 1, argv + argc}));
@@ -143,6 +154,8 @@ int run_program(int argc, char** argv) {
     return std::cout.flush() ? 0 : fail(assay::cli::kFailed, "cannot write to standard output");
   } catch (const CLI::ExtrasError&) {
     return fail(assay::cli::kUsage, line.with_place(unexpected_sentence(app)) + help_of(app));
+  } catch (const CLI::ArgumentMismatch& e) {
+    return fail(assay::cli::kUsage, line.with_place(mismatch_sentence(e.what())) + help_of(app));
   } catch (const CLI::ParseError& e) {
     return fail(assay::cli::kUsage, line.with_place(e.what()) + help_of(app));
   } catch (const assay::FieldError& e) {

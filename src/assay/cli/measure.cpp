@@ -94,7 +94,6 @@ Measuring::Measuring(const MeasureFlags& flags, const CLI::App& command, std::st
         note(first_table_of(figures));
       }),
       screen_(flags.output.shows_progress()) {
-  refuse_empty_values(command);
   limits_of(flags.limits);
   flags.budget.seconds();
   if (flags.narrow_percent <= 0)

@@ -37,10 +37,13 @@ bool parse(const std::string& text, Number& out) {
 
 std::int64_t whole(const std::string& names, const std::string& text, std::int64_t min, std::int64_t max) {
   std::int64_t number = 0;
-  if (!parse(text, number) || number < min || number > max)
-    throw UsageError("{}: expected a whole number from {}{}, found '{}'", flag_name(names), min,
-                     max >= std::int64_t{1} << 40 ? "" : fmt::format(" to {}", max), text);
-  return number;
+  const bool is_one = parse(text, number);
+  if (is_one && number >= min && number <= max) return number;
+  const bool is_too_large =
+      !text.empty() && text.find_first_not_of("0123456789") == std::string::npos && (!is_one || number > max);
+  const bool shows_max = is_too_large || max < std::int64_t{1} << 40;
+  throw UsageError("{}: expected a whole number from {}{}, found '{}'", flag_name(names), min,
+                   shows_max ? fmt::format(" to {}", max) : "", text);
 }
 
 }  // namespace
@@ -299,11 +302,13 @@ std::string not_empty(const std::string& value) {
 }
 
 void refuse_empty_values(const CLI::App& command) {
+  for (const CLI::App* part : command.get_subcommands()) refuse_empty_values(*part);
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames().front() == "prompt") continue;
+    const bool is_flag = !option->get_lnames().empty();
+    const std::string name = is_flag ? "--" + option->get_lnames().front() : option->get_name();
+    if (name == "--prompt" || name == "MODEL") continue;
     for (const std::string& value : option->results())
-      if (value.empty())
-        throw UsageError("--{}: expected a value, found an empty one", option->get_lnames().front());
+      if (value.empty()) throw UsageError("{}: expected a value, found an empty one", name);
   }
 }
 

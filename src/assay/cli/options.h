@@ -103,8 +103,9 @@ void check_input(const std::string& file);
 // A file's text, or standard input for "-".
 std::string read_input(const std::string& file);
 
-// Throws UsageError for a flag with an empty value, which would quietly mean the default. Prompts may be
-// empty: that is a case which fails.
+// Throws UsageError for a flag or an argument with an empty value, which would quietly mean the default;
+// looks into the subcommands that were given. Prompts may be empty: that is a case which fails, as a model's
+// name is.
 void refuse_empty_values(const CLI::App& command);
 // A check of one option: an empty variable of a script must not switch it off.
 std::string not_empty(const std::string& value);

@@ -15,7 +15,8 @@ namespace {
 // Beyond these bounds angles would leave float32.
 double positive(const JsonView& view, std::string_view key, double value) {
   if (!(value >= 1e-6 && value <= 1e9))
-    throw Error("{}: expected a number from 1e-6 to 1e9, found {}", view.where(key), value);
+    throw Error("{}: expected a number from 1e-6 to 1e9, found {}", view.where(key),
+                std::isfinite(value) ? fmt::to_string(value) : shown_value(value));
   return value;
 }
 double positive(const JsonView& view, std::string_view key) {

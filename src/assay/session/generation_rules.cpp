@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/json.h"
 #include "assay/checkpoint/source.h"
 #include "assay/generate/sampler.h"
 
@@ -20,8 +21,7 @@ TokenId id_in(const Json& value, const JsonView& config, std::string_view key) {
   constexpr std::int64_t kMin = std::numeric_limits<TokenId>::min(),
                          kMax = std::numeric_limits<TokenId>::max();
   const bool fits = value.is_number_integer() && value >= kMin && value <= kMax;
-  if (!fits)
-    throw Error("{}: expected token ids, found {}", config.where(key), printable(value.dump()).substr(0, 80));
+  if (!fits) throw Error("{}: expected token ids, found {}", config.where(key), shown_value(value));
   return value.get<TokenId>();
 }
 
@@ -39,9 +39,12 @@ std::vector<std::vector<TokenId>> words_at(const JsonView& config, std::string_v
   std::vector<std::vector<TokenId>> words;
   if (!config.has(key)) return words;
   const Json& value = *config.raw().find(key);
-  if (!value.is_array()) throw Error("{}: expected lists of token ids", config.where(key));
+  const auto refuse = [&](const Json& found) {
+    throw Error("{}: expected lists of token ids, found {}", config.where(key), shown_value(found));
+  };
+  if (!value.is_array()) refuse(value);
   for (const Json& word : value) {
-    if (!word.is_array()) throw Error("{}: expected lists of token ids", config.where(key));
+    if (!word.is_array()) refuse(word);
     std::vector<TokenId>& ids = words.emplace_back();
     for (const Json& id : word) ids.push_back(id_in(id, config, key));
   }

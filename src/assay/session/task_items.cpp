@@ -246,14 +246,15 @@ TaskItems parse_task_items(std::string_view content, const std::string& file) {
   TaskItems items;
   items.sha256 = sha256_hex(content);
   const Form* form = nullptr;
-  for_json_lines(content, file, [&](const JsonReader& line, std::int64_t number) {
+  const auto use = [&](const JsonReader& line, std::int64_t number) {
     const Form& own = form_of(line);
     if (form == nullptr) form = &own;
     if (form != &own)
       line.fail(fmt::format("expected items of one form, {} as before, found {}", form->name, own.name));
     items.items.push_back(own.read(line));
     items.items.back().line = number;
-  });
+  };
+  for_json_lines(content, file, use, R"({"prompt": ..., "choices": [...], "answer": 0})");
   items.kind = form->kind;
   items.form = form->name;
   return items;

@@ -27,7 +27,7 @@ std::optional<AddedToken> token_of(const Json& value, const std::string& where) 
     return token;
   }
   if (!value.is_object())
-    throw Error("{}: expected a token's text, found {}", where, in_quotes(value.dump()));
+    throw Error("{}: expected a token's text, found {}", where, in_quotes(shown_value(value)));
   const JsonView view(value, where);
   token = read_added_token(view, 0, false);
   token.id = -1;

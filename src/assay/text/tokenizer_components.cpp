@@ -95,7 +95,7 @@ void read_template(const JsonView& post, TokenizerSpec& spec) {
 
 std::string shown(const Json& value) {
   if (value.is_structured()) return value.is_array() ? "an array" : "an object";
-  return in_quotes(value.dump());
+  return in_quotes(shown_value(value));
 }
 
 std::string short_text(const std::string& text) {

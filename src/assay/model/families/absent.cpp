@@ -87,7 +87,7 @@ bool has_no_experts(const JsonView& config) {
 }
 
 std::string short_text(const Json& value) {
-  return printable(value.dump().substr(0, 64));
+  return shown_value(value);
 }
 
 }  // namespace

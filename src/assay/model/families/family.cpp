@@ -123,15 +123,14 @@ bool read_layer_types(const JsonView& config, ModelSpec& spec) {
   const Json& types = config.raw().at("layer_types");
   const auto layers = static_cast<std::size_t>(spec.layers);
   if (!types.is_array() || types.size() != layers)
-    throw Error(
-        "{}: expected a list of types, one for each of the layers ({}), found {}",
-        config.where("layer_types"), layers,
-        types.is_array() ? fmt::format("{} of them", types.size()) : printable(types.dump().substr(0, 64)));
+    throw Error("{}: expected a list of types, one for each of the layers ({}), found {}",
+                config.where("layer_types"), layers,
+                types.is_array() ? fmt::format("{} of them", types.size()) : shown_value(types));
   for (const Json& type : types) {
     const bool is_full = type == "full_attention";
     if (!is_full && type != "sliding_attention")
       throw Error("{}: {} is not supported; expected full_attention or sliding_attention",
-                  config.where("layer_types"), printable(type.dump().substr(0, 64)));
+                  config.where("layer_types"), shown_value(type));
     spec.has_window.push_back(!is_full);
   }
   return true;
@@ -163,7 +162,7 @@ void read_end_tokens(const JsonView& own, const ModelSource& source, ModelSpec& 
   const auto add = [&](const Json& id) {
     if (!id.is_number_integer())
       throw Error("{}: expected a token id or a list of them, found {}", config.where("eos_token_id"),
-                  printable(id.dump()));
+                  shown_value(id));
     const auto limit = static_cast<std::uint64_t>(spec.vocab);
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= limit) {
       if (++outside == 1) first_outside = id.dump();

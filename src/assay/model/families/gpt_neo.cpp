@@ -19,14 +19,14 @@ std::vector<bool> local_layers(const JsonView& config, std::size_t layers) {
   };
   Json standard = Json::array({Json::array({Json::array({"global", "local"}), 12})});
   const Json& types = config.has("attention_types") ? config.raw().at("attention_types") : standard;
-  if (!types.is_array()) refuse(types.dump());
+  if (!types.is_array()) refuse(shown_value(types));
   for (const Json& pair : types) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_array() || !pair[1].is_number_unsigned() ||
         pair[1].get<std::uint64_t>() > layers)
-      refuse(pair.dump());
+      refuse(shown_value(pair));
     for (auto times = pair[1].get<std::uint64_t>(); times > 0; --times)
       for (const Json& type : pair[0]) {
-        if ((type != "global" && type != "local") || is_local.size() == layers) refuse(pair.dump());
+        if ((type != "global" && type != "local") || is_local.size() == layers) refuse(shown_value(pair));
         is_local.push_back(type == "local");
       }
   }

@@ -18,11 +18,10 @@ std::vector<bool> rotary_layers(const JsonView& config, int layers) {
   const Json& list = config.raw().at("no_rope_layers");
   if (!list.is_array() || list.size() != static_cast<std::size_t>(layers))
     throw Error("{}: no_rope_layers: expected a list of {} zeros and ones, one a layer, found {}",
-                config.where(), layers, printable(list.dump().substr(0, 64)));
+                config.where(), layers, shown_value(list));
   for (const Json& value : list) {
     if (value != 0 && value != 1)
-      throw Error("{}: no_rope_layers: expected 0 or 1, found {}", config.where(),
-                  printable(value.dump().substr(0, 64)));
+      throw Error("{}: no_rope_layers: expected 0 or 1, found {}", config.where(), shown_value(value));
     has_rotary.push_back(value == 1);
   }
   return has_rotary;
