@@ -88,6 +88,9 @@ TEST_F(FolderContent, SaysWhatToDoWithOtherFormats) {
   };
   add("consolidated.00.pth");
   says("consolidated.00.pth, weights of another format");
+  add("a-00002-of-00003.gguf");
+  says("it holds a-00002-of-00003.gguf, a shard of a model whose first one is missing");
+  fs::remove(folder_.path() / "a-00002-of-00003.gguf");
   add("model-q4.gguf");
   says(
       ("model-q4.gguf: give that file as the model, " + (folder_.path() / "model-q4.gguf").string()).c_str());

@@ -186,6 +186,8 @@ TEST_F(GgufKeys, FileTypesHaveLlamaCppsNames) {
   EXPECT_EQ(name(0), "F32");
   EXPECT_EQ(name(7), "Q8_0");
   EXPECT_EQ(name(15), "Q4_K_M");
+  EXPECT_EQ(name(26), "IQ3_S");
+  EXPECT_EQ(name(27), "IQ3_M");
   EXPECT_EQ(name(30), "IQ4_XS");
   EXPECT_EQ(name(1024 + 15), "Q4_K_M");  // guessed
   EXPECT_EQ(name(999), "");

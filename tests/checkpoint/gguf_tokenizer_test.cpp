@@ -107,6 +107,51 @@ TEST(GgufTokenizer, UnusedTokensMayBeAlike) {
             ": key 'tokenizer.ggml.tokens': token 2: '-' stands twice");
 }
 
+// The tokens of a text by a name of tokenizer.ggml.pre: none reaches over the end of a word.
+std::string cut_by(const char* pre, const std::vector<std::string>& tokens,
+                   const std::vector<std::string>& merges, std::string_view text) {
+  GgufBytes file;
+  file.text("tokenizer.ggml.model", "gpt2")
+      .text("tokenizer.ggml.pre", pre)
+      .texts("tokenizer.ggml.tokens", tokens)
+      .texts("tokenizer.ggml.merges", merges);
+  const Tokenizer tokenizer = Tokenizer::from_files(files_of(file));
+  std::string cut;
+  for (const TokenId id : tokenizer.encode(text, false))
+    cut += (cut.empty() ? "" : "|") + tokens[static_cast<std::size_t>(id)];
+  return cut;
+}
+
+// By hand from the regular expressions of llama.cpp.
+TEST(GgufTokenizer, EachNameCutsDigitsInItsOwnWay) {
+  for (const auto& [pre, expected] : {std::pair{"gpt-2", "12345"},
+                                      {"bloom", "12345"},
+                                      {"starcoder", "1|2|3|4|5"},
+                                      {"qwen2", "1|2|3|4|5"},
+                                      {"qwen35", "1|2|3|4|5"},
+                                      {"tekken", "1|2|3|4|5"},
+                                      {"llama-bpe", "123|45"},
+                                      {"gpt-4o", "123|45"},
+                                      {"deepseek-v3", "123|45"},
+                                      {"falcon", "123|45"},
+                                      {"default", "123|45"}})
+    EXPECT_EQ(cut_by(pre, {"1", "2", "3", "4", "5", "12", "123", "1234", "12345", "45"},
+                     {"1 2", "12 3", "123 4", "1234 5", "4 5"}, "12345"),
+              expected)
+        << pre;
+}
+
+// A mark stands alone by the rules of files that name none, and so does a full stop of Arabic by Bloom's.
+TEST(GgufTokenizer, MarksEndWords) {
+  for (const std::string mark : {"~", "$", "+", "<", "=", "|", "^"})
+    for (const auto& [pre, bar] : {std::pair{"default", "|"}, {"gpt-2", ""}})
+      EXPECT_EQ(cut_by(pre, {"\u0120", mark, "\u0120" + mark}, {"\u0120 " + mark}, " " + mark),
+                "\u0120" + std::string(bar) + mark)
+          << pre;
+  for (const auto& [pre, expected] : {std::pair{"bloom", "a|\u00db|\u0136"}, {"tekken", "a|\u00db|\u0136"}})
+    EXPECT_EQ(cut_by(pre, {"a", "\u00db", "\u0136", "a\u00db"}, {"a \u00db"}, "a\u06d4"), expected) << pre;
+}
+
 // A file of SentencePiece that names no special token has <unk>, <s> and </s> first.
 TEST(GgufTokenizer, SentencePieceHasDefaults) {
   GgufBytes file;

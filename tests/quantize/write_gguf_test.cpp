@@ -169,8 +169,9 @@ TEST(WriteGguf, SaysWhichLayersHaveWindowsAndHowFarYarnStretches) {
   });
   EXPECT_NEAR(scaled["rope_scaling"]["attention_factor"].get<double>(),
               (0.07 * std::log(4.0) + 1) / (0.04 * std::log(4.0) + 1), 1e-6);
-  const Json longrope = written(
-      "phi3_longrope", [](Json& config) { config["rope_scaling"]["original_max_position_embeddings"] = 32; });
+  const Json longrope = written("phi3_longrope", [](Json& config) {
+    config["rope_parameters"]["original_max_position_embeddings"] = 32;
+  });
   EXPECT_EQ(longrope["original_max_position_embeddings"], 64);
 }
 
@@ -254,6 +255,11 @@ TEST(WriteGguf, ReplacesOnlyGgufFilesAndOnlyWhenAsked) {
   write_gguf(model, out, options);
   EXPECT_EQ(GgufFile(out).integer("general.file_type"), 0);
   EXPECT_THROW(write_gguf(out.string(), out, options), UsageError);
+  // Each of several files that are read is the model.
+  const fs::path sharded = folder.path() / "sharded";
+  test::copy_model_fixture("sharded", sharded);
+  for (const char* shard : {"model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors"})
+    EXPECT_THROW(write_gguf(sharded.string(), sharded / shard, options), UsageError) << shard;
   options.should_stop = [] { return true; };
   EXPECT_THROW(write_gguf(model, folder.path() / "other.gguf", options), Error);
   EXPECT_FALSE(fs::exists(folder.path() / "other.gguf"));
@@ -319,6 +325,13 @@ TEST(GgufMix, TakesARecipesFormats) {
   EXPECT_EQ(type("output_norm.weight", "model.norm"), "F32");
   recipe.rules = {{"*", formats::kNf4}};
   EXPECT_THROW(GgufMix::of(recipe), FieldError);
+  recipe.rules.clear();
+  EXPECT_EQ(mix.file_type(), 16U);  // llama_ftype of Q5_K_S
+  for (const auto& [format, file_type] :
+       {std::pair{formats::kQ2K, 10U}, {formats::kQ3K, 11U}, {formats::kQ4K, 14U}}) {
+    recipe.default_format = format;
+    EXPECT_EQ(GgufMix::of(recipe).file_type(), file_type);
+  }
 }
 
 TEST(PlainFolder, OfAGgufFileHasItsLogits) {
@@ -334,6 +347,22 @@ TEST(PlainFolder, OfAGgufFileHasItsLogits) {
   const Tokenizer before = Tokenizer::from_files(open_source(gguf)->tokenizer_files()),
                   after = Tokenizer::load(folder.path() / "out");
   EXPECT_EQ(after.encode("the and in the 123"), before.encode("the and in the 123"));
+}
+
+TEST(PlainFolder, NamesTheClassOfItsModel) {
+  const test::TemporaryFolder folder;
+  QuantizeOptions options;
+  options.config.precision = Preset::float32;
+  for (const auto& [name, expected] : {std::pair{"phi_partial", "PhiForCausalLM"},
+                                       {"phi3_longrope", "Phi3ForCausalLM"},
+                                       {"qwen3_heads", "Qwen3ForCausalLM"},
+                                       {"gemma2_capped", "Gemma2ForCausalLM"},
+                                       {"stablelm_serial", "StableLmForCausalLM"}}) {
+    const fs::path out = folder.path() / name;
+    quantize_model((test::fixture("gguf") / (std::string(name) + ".gguf")).string(), out, options);
+    const Json config = Json::parse(test::read_file(out / "config.json"));
+    EXPECT_EQ(config.at("architectures"), Json::array({expected}));
+  }
 }
 
 // The converter turned GPT-2's matrices; the folder has them as Transformers does.

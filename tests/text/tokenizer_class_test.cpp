@@ -56,6 +56,19 @@ TEST(TokenizerClass, WarnsWhereItsRulesAreNotKnown) {
   EXPECT_EQ(other.warnings().size(), 1U);
 }
 
+// Files of these types name classes of which Transformers takes none.
+TEST(TokenizerClass, OfSomeTypesIsTheirOwnWhateverTheFilesName) {
+  const std::string text = "cafe\u0301 12";
+  for (const std::string type : {"qwen2", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text"}) {
+    const auto ids = [&](const Json& config) {
+      const Json model = {{"model_type", type}};
+      return load_case({{"base", "llama3"}, {"config", config}, {"model", model}}).encode(text);
+    };
+    const Json named = {{"tokenizer_class", "GPT2Tokenizer"}};
+    EXPECT_EQ(ids(named), ids(Json::object())) << type;
+  }
+}
+
 // As SmolLM2's files: its class of Transformers 5 does not split at digits.
 TEST(TokenizerClass, WarnsOfStepsOfTheFileThatItLeavesOut) {
   const auto warnings_of = [](const std::string& name, const Json& steps) {

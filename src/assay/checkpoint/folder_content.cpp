@@ -5,6 +5,7 @@
 
 #include "assay/base/error.h"
 #include "assay/checkpoint/configuration_file.h"
+#include "assay/checkpoint/gguf_shards.h"
 
 #include <nlohmann/json.hpp>
 
@@ -154,6 +155,8 @@ std::string advice_on(const fs::path& folder) {
         "; it holds {}, the projector of a model that sees or hears: the GGUF file of the language "
         "model is missing",
         name);
+  if (const std::string name = ending(".gguf"); gguf_shard_name(name).number > 1)
+    return fmt::format("; it holds {}, a shard of a model whose first one is missing", name);
   if (const std::string name = ending(".gguf"); !name.empty())
     return fmt::format("; it holds {}: give that file as the model, {}", name,
                        printable((folder / name).string()));
