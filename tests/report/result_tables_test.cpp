@@ -205,6 +205,25 @@ TEST(ResultTables, OfTheTradeOff) {
 
 // What says how much is lost stays on narrow terminals, and throughput, which is latency the other way round,
 // gives way.
+// Beside the names of precisions there is no room for how many more processes would decide.
+TEST(ResultTables, OfPrecisionsInBatchesKeepTheirThroughputWhereTheyAreNarrow) {
+  ResultSet results;
+  for (const char* label : {"float32", "int8-dynamic+head:int8"}) {
+    Row row = measured(Scenario::batched_precisions, label);
+    row.set("total_latency_s", 0.0105);
+    row.set("tokens_per_sec", 4000);
+    results.rows.push_back(row);
+  }
+  results.comparisons = {test::comparison_of("int8-dynamic+head:int8", "float32", 1.1, Verdict::cannot_tell,
+                                             {.scenario = Scenario::batched_precisions})};
+  results.comparisons.front().more_needed = 210;
+  const Table table = scenario_table(results, Scenario::batched_precisions, Detail::percent);
+  EXPECT_EQ(column_of(table, "vs. float32"), (Line{"-", "undecided"}));
+  EXPECT_NE(to_text(table, 80).find("Tokens/s"), std::string::npos);
+  const Table whole = scenario_table(results, Scenario::batched_precisions);
+  EXPECT_NE(column_of(whole, "vs. float32"), (Line{"-", "undecided"})) << "a page has room for it";
+}
+
 TEST(ResultTables, KeepQualityWhereTheyAreNarrow) {
   ResultSet results;
   for (const char* label : {"float32", "int8-dynamic+head:int8"}) {

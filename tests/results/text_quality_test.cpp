@@ -92,8 +92,9 @@ TEST(VisibleDegradation, IsNoneWhereTheBaselineRepeatsMore) {
 TEST(VisibleDegradation, IsUndecidedWhereASmallerOneIsNotWorse) {
   EXPECT_EQ(
       degradation_in(results_with({{"float32", {false}}, {"int8", {true}}, {"nf4", {false}}})),
-      "From 1 prompt it is undecided at which precision degradation becomes visible: of int8, after \"prompt "
-      "1\" its text ends in a phrase that stands 3 times in a row, \"once the sea the sea the sea\", where "
+      "From 1 prompt it is undecided at which precision degradation becomes visible. It shows in int8: after "
+      "\"prompt 1\" its text ends in a phrase that stands 3 times in a row, \"once the sea the sea the "
+      "sea\", where "
       "that of float32 does not; but nf4 is smaller, and its texts are not visibly worse.");
   const std::string mixed =
       degradation_in(results_with({{"float32", {true, false}}, {"nf4", {false, true}}}));

@@ -156,7 +156,8 @@ bool is_shown(const Row& row, const ResultSet& results) {
 Table scenario_table(const ResultSet& results, Scenario scenario, Detail detail) {
   const RowList rows = rows_of(results, scenario);
   Table table = labelled(rows, scenario);
-  const bool has_wide_names = scenario == Scenario::tradeoff || scenario == Scenario::precisions;
+  const bool has_wide_names = scenario == Scenario::tradeoff || scenario == Scenario::precisions ||
+                              scenario == Scenario::batched_precisions;
   const std::string_view quality = some_has(rows, kRatio) ? kRatio : "perplexity";
   constexpr int kIntervalRank = 5;
   for (const Metric& m : metric_catalogue()) {

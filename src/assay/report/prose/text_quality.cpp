@@ -40,7 +40,8 @@ std::string sentence_of(const VisibleDegradation& found) {
                          what_shows_it(found));
     case VisibleDegradation::Kind::undecided:
       return fmt::format(
-          "From {} it is undecided at which precision degradation becomes visible: of {}, {}; but {}.",
+          "From {} it is undecided at which precision degradation becomes visible. It shows in {}: {}; but "
+          "{}.",
           prompts, in_sentence(found.subject), what_shows_it(found),
           found.better.empty()
               ? "after another prompt it is the other way round"
