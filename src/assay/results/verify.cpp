@@ -41,7 +41,7 @@ std::string why_bits_differ(const Row& theirs, const Row& ours) {
 // False where the samples beside the value give another: one of them is wrong.
 bool is_of_its_samples(const Row& row, const Value& value) {
   if (value.samples.empty() || value.samples.size() != row.places.size()) return true;
-  constexpr double kRounding = 2e-6;  // the download of a page has seven digits of each
+  constexpr double kRounding = 2e-5;  // the download of a page has six digits of each
   const double made = value_of_processes(value.samples, row.places).value;
   return std::abs(made - value.value) <= kRounding * std::max(std::abs(made), std::abs(value.value));
 }

@@ -11,9 +11,9 @@ namespace assay::report {
 
 namespace {
 
-// A clock counts nanoseconds, and no duration varies by less than a millionth of itself: sixteen digits of a
-// sample are those of its conversion to seconds, and make half of a page.
-constexpr int kDigits = 7;
+// A clock counts nanoseconds, and no duration varies by less than a hundred thousandth of itself: sixteen
+// digits of a sample are those of its conversion to seconds, and make half of a page.
+constexpr int kDigits = 6;
 
 double with_measured_digits(double value) {
   char text[32] = {};
@@ -47,7 +47,7 @@ EmbeddedData embedded_data(const ResultSet& results) {
   nlohmann::ordered_json all = results_json(results);
   shorten_samples(all);
   std::string json = script_json(all);
-  if (json.size() <= kMostEmbedded) return {std::move(json), true};
+  if (json.size() <= kMostWithSteps) return {std::move(json), true};
   for (auto& row : all["rows"]) row.erase("step_s");
   json = script_json(all);
   if (json.size() > kMostEmbedded) json.clear();

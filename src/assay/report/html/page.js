@@ -275,7 +275,7 @@
     const without = data.dataset.without;
     place.textContent = without
       ? `This page holds results.json without its ${without}, which the file beside it has. `
-      : "This page holds results.json: every figure, sample and text, with seven digits of samples. ";
+      : "This page holds results.json: every figure, sample and text, with six digits of samples. ";
     place.append(button);
   };
   const setUpPrint = () => {
