@@ -142,7 +142,7 @@ TEST(CliBudget, ADryRunOfEveryStudyTellsItsChoice) {
   expect_success(result);
   const Json budget = Json::parse(result.out)["budget"];
   EXPECT_LE(budget["choice"]["predicted_s"].get<double>(), 20);
-  EXPECT_EQ(budget["choice"]["studies"].size(), 10U);
+  EXPECT_EQ(budget["choice"]["studies"].size(), 11U);
 }
 
 }  // namespace

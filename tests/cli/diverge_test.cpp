@@ -217,9 +217,13 @@ TEST(CliPrecisions, OthersAreMadeOfAFileOfBlocksAndSaySo) {
     return labels;
   };
   using Labels = std::vector<std::string>;
-  EXPECT_EQ(labels_of({}),
-            (Labels{"as stored", "bfloat16 of dequantized weights", "int8-dynamic of dequantized weights",
-                    "nf4 of dequantized weights", "float32 of dequantized weights"}));
+  EXPECT_EQ(labels_of({}), (Labels{"as stored", "as stored, activations int8",
+                                   "bfloat16 of dequantized weights", "int8-dynamic of dequantized weights",
+                                   "nf4 of dequantized weights", "float32 of dequantized weights"}));
+  EXPECT_EQ(labels_of({"--activations", "int8"}).at(0), "as stored, activations int8");
+  EXPECT_EQ(labels_of({"--activations", "int8"}).at(1), "bfloat16 of dequantized weights");
+  EXPECT_EQ(labels_of({"--precision", "stored,stored+activations:int8"}),
+            (Labels{"as stored", "as stored, activations int8"}));
   EXPECT_EQ(labels_of({"--precision", "nf4+head,stored"}),
             (Labels{"nf4+head:nf4 of dequantized weights", "as stored"}));
   EXPECT_EQ(labels_of({"--max-memory", "1"}), Labels{"as stored"}) << "nothing else fits";

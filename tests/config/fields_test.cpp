@@ -179,6 +179,12 @@ TEST(RunConfig, IsReadFromText) {
   EXPECT_EQ(run_config_from_text("q4_k+head").quantize_head, formats::kQ4K);
   EXPECT_EQ(run_config_from_text("Q4_K+head:q6_k").label(), "q4_k+head:q6_k");
   EXPECT_EQ(run_config_from_text("nf4+head:q5_1").quantize_head, formats::kQ5_1);
+  const RunConfig stored = run_config_from_text("stored+activations:int8", {.threads = 1});
+  EXPECT_EQ(stored, (RunConfig{.activations = Activations::int8, .threads = 1}));
+  EXPECT_EQ(stored.label(), "as stored, activations int8, 1 thread");
+  EXPECT_EQ(run_config_from_text("auto+activations:int8", {.threads = 1}), stored);
+  EXPECT_THROW(run_config_from_text("stored+head", common), FieldError);
+  EXPECT_THROW(run_config_from_text("stored+activations:int4", common), FieldError);
   EXPECT_EQ(run_config_from_text("nf4+activations:int8"),
             (RunConfig{.precision = Preset::nf4, .activations = Activations::int8}));
   EXPECT_EQ(run_config_from_text("int4+head:int8+activations:int8"),

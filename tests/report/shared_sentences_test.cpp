@@ -26,6 +26,14 @@ TEST(VerdictCell, TellsTheIntervalAsFarAsItIsAsked) {
   c = of_row("nf4", 1 / 1.04, Verdict::lower);
   c.interval = statistics::Interval{1 / 1.1, 1 / 1.015, 0.95};
   EXPECT_EQ(verdict_cell(c), "faster 1.04x -2/+6%") << "the longer side would reach beyond 1";
+  c = of_row("nf4", 1 / 1.6, Verdict::lower);
+  c.interval = statistics::Interval{1 / 2.6, 1 / 1.02, 0.95};
+  EXPECT_EQ(verdict_cell(c, Detail::ends), "faster 1.6x [1.02, 2.6]")
+      << "not [1.0, 2.6], which says the same speed";
+  EXPECT_EQ(factor_with_interval(c), "1.6x [1.02, 2.6] faster");
+  c.verdict = Verdict::cannot_tell;
+  c.interval = statistics::Interval{1 / 2.6, 1 / 0.98, 0.95};
+  EXPECT_EQ(factor_with_interval(c), "1.6x [1.0, 2.6] faster");
   c = of_row("nf4", 1.122, Verdict::higher, "perplexity");
   c.interval = statistics::Interval{1.097, 1.148, 0.95};
   EXPECT_EQ(verdict_cell(c, Detail::ends), "higher 1.122x [1.097, 1.148]");
@@ -37,6 +45,18 @@ TEST(VerdictCell, TellsTheIntervalAsFarAsItIsAsked) {
   c.seconds_each = 46.0 / 9;
   EXPECT_EQ(verdict_cell(c, Detail::ends), "undecided: 9 more processes, 46 s");
   EXPECT_EQ(verdict_cell(of_row("nf4", 1.01, Verdict::too_few)), "no verdict");
+}
+
+TEST(InSentence, AModelAsStoredIsNamed) {
+  EXPECT_EQ(in_sentence("as stored"), "the model as stored");
+  EXPECT_EQ(at_start("as stored"), "The model as stored");
+  EXPECT_EQ(in_sentence("as stored, activations int8"), "the model as stored (activations int8)");
+  EXPECT_EQ(at_start("as stored, activations int8"), "The model as stored (activations int8)");
+  EXPECT_EQ(in_sentence("batch 8 of as stored"), "batch 8 of the model as stored");
+  EXPECT_EQ(at_start("batch 8 of as stored, activations int8"),
+            "batch 8 of the model as stored (activations int8)");
+  for (const char* label : {"nf4", "as storedx", "gpt2: as stored", "batch 8 of nf4", "q4_1 (as stored)", ""})
+    EXPECT_EQ(in_sentence(label), label);
 }
 
 TEST(SharedSentences, NameTheModelThatIsStored) {

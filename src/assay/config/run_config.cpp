@@ -124,13 +124,17 @@ RunConfig run_config_from_text(std::string_view text, const RunConfig& common) {
     text = text.substr(0, at);
   }
   if (text.starts_with(kRecipe)) return recipe_from_text(text.substr(kRecipe.size()), std::move(config));
-  if (text == kStoredPrecision) text = kAutoPrecision;
   const std::size_t plus = text.find('+');
   if (plus == 0)
     throw FieldError("precision", "expected a name before +head, found '{}'", text.substr(0, 64));
-  field("precision").parse(config, text.substr(0, plus));
+  const std::string_view name = text.substr(0, plus);
+  field("precision").parse(config, name == kStoredPrecision ? kAutoPrecision : name);
   if (!config.precision) {
-    if (plus != std::string_view::npos)
+    // What multiplies weights as they are stored; loading tells whether it goes with them.
+    if (const std::string_view rest = plus == std::string_view::npos ? "" : text.substr(plus + 1);
+        rest.starts_with(kActivations))
+      field("activations").parse(config, rest.substr(kActivations.size()));
+    else if (plus != std::string_view::npos)
       throw FieldError("precision", "expected a quantized precision before +head, found '{}'",
                        text.substr(0, 64));
     return config;

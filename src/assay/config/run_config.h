@@ -74,9 +74,10 @@ struct RunConfig {
 
 // `text` is a precision; with the LM head quantized too "nf4+head" (in the same format where LM heads have
 // it, else int8) or "nf4+head:int8", with int8 activations "nf4+activations:int8" or
-// "nf4+head+activations:int8"; or "auto" or "stored", which leave it unset; or "recipe:FILE"; then "@" and a
-// device: "nf4@cuda:0". "float32+replica:1" is equal to float32 in all but name, for A/A runs. Everything
-// else is as in `common`, less what does not apply to the precision. Throws FieldError.
+// "nf4+head+activations:int8"; or "auto" or "stored", which leave it unset, or "stored+activations:int8"; or
+// "recipe:FILE"; then "@" and a device: "nf4@cuda:0". "float32+replica:1" is equal to float32 in all but
+// name, for A/A runs. Everything else is as in `common`, less what does not apply to the precision. Throws
+// FieldError.
 RunConfig run_config_from_text(std::string_view text, const RunConfig& common = {});
 
 // The same for a model that is loaded at once: a plain precision keeps every field of `common`, and loading

@@ -183,6 +183,11 @@ class MemoryPredictor {
     return {(memory.program.weights + memory.program.packing + memory.program.workspace).value +
             sequences * memory.kv_cache.value};
   }
+  bool stored_takes_activations(const RunConfig& configuration) const {
+    const OpenedModel& model = model_of(configuration);
+    const std::optional<Precision> stored = stored_precision(*model.source, model.spec);
+    return stored && takes_activations(*stored);
+  }
   // Eight sequences as long as studies usually need, and the roofline's buffer, which may be as large as the
   // weights. What a case really takes is checked when it runs. 0 where the model cannot be planned: loading
   // will say why.
@@ -254,15 +259,25 @@ SessionGroup group_of_workers(WorkerOptions worker, const std::map<std::string, 
   return group;
 }
 
+bool is_on_gpu(const RunConfig& configuration) {
+  return chosen_device(device_of(configuration)).kind == Device::Kind::cuda;
+}
+
+constexpr std::string_view kStoredWithInt8 = "stored+activations:int8";
+
 // One of each kind, those first that tell a reader most: the widest, whose weights are the file's own
 // numbers, is last. What is free changes from run to run, and a run that is resumed must choose the same: so
 // all of the memory counts.
 std::vector<std::string> precisions_that_fit(MemoryPredictor& predictor, const RunConfig& common,
                                              const std::optional<Bytes>& given) {
   const Bytes host = given && given->value > 0 ? *given : usable_share(total_memory());
+  std::vector<std::string_view> texts = {name_of(Preset::bfloat16), name_of(Preset::int8_dynamic),
+                                         name_of(Preset::nf4), name_of(baseline_preset(device_of(common)))};
+  // The blocks as llama.cpp multiplies them on a CPU, which costs no memory.
+  if (!is_on_gpu(common) && !common.activations && predictor.stored_takes_activations(common))
+    texts.insert(texts.begin(), kStoredWithInt8);
   std::vector<std::string> all;
-  for (const std::string_view text : {name_of(Preset::bfloat16), name_of(Preset::int8_dynamic),
-                                      name_of(Preset::nf4), name_of(baseline_preset(device_of(common)))}) {
+  for (const std::string_view text : texts) {
     RunConfig configuration = common;
     configuration.recipe.reset();
     configuration = resolved_for_device(run_config_from_text(text, configuration));
@@ -287,10 +302,6 @@ ContextModel context_model(const OpenedModel& model, bool needs_tokenizer) {
   const bool is_quantized = stored_precision(*model.source, model.spec).has_value();
   return {model.name,         model.source, tokenizer_of(*model.source, needs_tokenizer),
           model.spec.context, is_quantized, is_quantized && can_be_dequantized(*model.source)};
-}
-
-bool is_on_gpu(const RunConfig& configuration) {
-  return chosen_device(device_of(configuration)).kind == Device::Kind::cuda;
 }
 
 // What starts on a GPU mostly waits for the driver. On a CPU a load has work for all cores: a second one

@@ -269,7 +269,8 @@ class Takeaways {
                                                                        : recommended.server_undecided)
           .push_back(label);
     recommended.server_tokens_per_sec = *chosen.find("tokens_per_sec");
-    recommended.server_token_ms = chosen.find("time_per_output_token_ms")->high().value_or(0);
+    const Value& token = *chosen.find("time_per_output_token_ms");
+    recommended.server_token_ms = token.high().value_or(token.value);
     if (const double worst = worst_loss(chosen); chosen.label != tradeoff_.front()->label)
       recommended.server_perplexity_ratio = worst;
     return true;

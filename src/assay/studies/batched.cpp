@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "assay/studies/batched_case.h"
 #include "assay/studies/study.h"
 
 namespace assay {

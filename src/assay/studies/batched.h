@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "assay/harness/case.h"
 #include "assay/harness/context.h"
 #include "assay/results/results.h"
 #include "assay/session/time_generate.h"
@@ -23,10 +22,6 @@ struct BatchedOptions {
 // above the number of prompts is cut to it, with a warning. A size that does not fit in memory is a failed
 // row.
 ExperimentResult measure_batched(const ExperimentContext& context, const BatchedOptions& options = {});
-
-// A case of the baseline with the prompts, or those that ship, in batches of a size, cut to their number.
-Case batched_case(const ExperimentContext& context, const std::vector<Prompt>& asked, std::int64_t wanted,
-                  std::int64_t new_tokens);
 
 // Eight prompts of different lengths that ship with the program.
 std::vector<Prompt> default_batch_prompts();

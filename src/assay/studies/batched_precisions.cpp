@@ -1,6 +1,6 @@
 #include "assay/studies/batched_precisions.h"
 
-#include "assay/studies/batched.h"
+#include "assay/studies/batched_case.h"
 #include "assay/studies/precision_cases.h"
 #include "assay/studies/study.h"
 

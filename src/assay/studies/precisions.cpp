@@ -89,6 +89,15 @@ std::vector<RunConfig> commons_of(const ExperimentContext& context) {
   return all;
 }
 
+namespace {
+
+// "stored" or "stored+activations:int8".
+bool is_stored(std::string_view text) {
+  return text.substr(0, text.find('+')) == kStoredPrecision;
+}
+
+}  // namespace
+
 std::vector<std::string> texts_for(const ExperimentContext& context, const RunConfig& common,
                                    const std::vector<std::string>& texts) {
   if (common.model && context.model_of(common).is_quantized_already) return {std::string(kAutoPrecision)};
@@ -96,13 +105,13 @@ std::vector<std::string> texts_for(const ExperimentContext& context, const RunCo
       std::any_of(context.models.begin(), context.models.end(),
                   [](const ContextModel& model) { return model.is_quantized_already; });
   std::vector<std::string> own = texts;
-  if (is_any_quantized) std::erase(own, kStoredPrecision);
+  if (is_any_quantized) std::erase_if(own, is_stored);
   for (const std::string& text : own) require_stored(text, context.is_quantized_already && !common.model);
   return own;
 }
 
 void require_stored(const std::string& text, bool is_quantized_already) {
-  if (text == kStoredPrecision && !is_quantized_already)
+  if (is_stored(text) && !is_quantized_already)
     throw FieldError("precision",
                      "expected a precision such as float32 or bfloat16, found '{}': the model is not "
                      "quantized, its weights are plain numbers",

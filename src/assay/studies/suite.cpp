@@ -80,8 +80,9 @@ std::vector<PlannedStudy> suite_plan(const SuiteOptions& options) {
   check_names(options);
   SharedOptions shared = options;
   if (const auto own = options.studies.find("batches"); own != options.studies.end())
-    for (const std::int64_t size : std::any_cast<const BatchedOptions&>(own->second).batch_sizes)
-      shared.largest_batch = std::max(size, shared.largest_batch.value_or(size));
+    if (const auto* batches = std::any_cast<BatchedOptions>(&own->second))
+      for (const std::int64_t size : batches->batch_sizes)
+        shared.largest_batch = std::max(size, shared.largest_batch.value_or(size));
   std::vector<PlannedStudy> plan;
   for (const Study& study : studies()) {
     if (!study.is_in_suite ||

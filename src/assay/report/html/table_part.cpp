@@ -32,7 +32,7 @@ VerdictCell cell_of(const Comparison& c) {
   if (c.verdict == Verdict::lower || c.verdict == Verdict::higher) {
     kind = verdict_word(c);
     const Factor factor = shown_factor(c);
-    detail = shown_interval(factor.value, factor.interval, factor.digits);
+    detail = interval_of(factor);
   } else if (c.verdict == Verdict::no_difference) {
     kind = "tied";
   } else if (c.verdict == Verdict::cannot_tell) {

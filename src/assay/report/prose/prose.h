@@ -31,6 +31,8 @@ struct Factor {
   int digits = 3;  // where no interval tells
 };
 Factor shown_factor(const Comparison& comparison);
+// "[1.02, 2.6]": a bound that excludes 1 is not rounded to it.
+std::string interval_of(const Factor& factor);
 // About what more would decide an undecided comparison, to two digits; empty where it is not known, or more
 // than a hundred times what there is.
 struct NeededMore {

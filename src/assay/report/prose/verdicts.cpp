@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 
 #include "assay/base/format.h"
 #include "assay/report/digits.h"
@@ -109,6 +110,17 @@ Factor shown_factor(const Comparison& c) {
   return factor;
 }
 
+std::string interval_of(const Factor& factor) {
+  std::string text = shown_interval(factor.value, factor.interval, factor.digits);
+  if (!factor.interval || factor.interval->low <= 1) return text;
+  const std::size_t comma = text.find(',');
+  std::string low = text.substr(1, comma - 1);
+  constexpr int kMost = 4;
+  for (int decimals = 2; decimals <= kMost && std::strtod(low.c_str(), nullptr) == 1; ++decimals)
+    low = rounded(factor.interval->low, {decimals});
+  return "[" + low + text.substr(comma);
+}
+
 std::optional<NeededMore> needed_more(const Comparison& c) {
   if (c.more_needed == kNotInReach || c.more_needed <= 0) return std::nullopt;
   if (is_of_text(c))
@@ -143,9 +155,9 @@ std::string factor_with_interval(const Comparison& c) {
   if (family_of(c.metric) != Family::speed)
     return fmt::format("ratio {}", with_interval(c.ratio, c.interval, kRatioDigits));
   const Factor factor = shown_factor(c);
-  std::string text = with_interval(factor.value, factor.interval);
-  text.insert(std::min(text.find(' '), text.size()), "x");
-  return fmt::format("{} {}", text, factor.is_faster ? "faster" : "slower");
+  return fmt::format("{}x{} {}", shown_number(factor.value, factor.interval),
+                     factor.interval ? " " + interval_of(factor) : "",
+                     factor.is_faster ? "faster" : "slower");
 }
 
 std::string verdict_cell(const Comparison& c, Detail detail) {
@@ -157,7 +169,7 @@ std::string verdict_cell(const Comparison& c, Detail detail) {
           fmt::format("{} {}x", verdict_word(c), in_cell(factor.value, factor.interval, detail));
       if (!factor.interval || detail == Detail::none) return text;
       if (detail == Detail::percent) return text + percent_of(factor.value, *factor.interval);
-      return text + " " + shown_interval(factor.value, factor.interval);
+      return text + " " + interval_of(factor);
     }
     case Verdict::no_difference:
       return "tied";

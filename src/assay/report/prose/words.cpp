@@ -109,12 +109,30 @@ std::string shown_mebibytes(double bytes) {
   return fmt::format("{:.1f} MiB", bytes / (1024 * 1024));
 }
 
+namespace {
+
+// "the model as stored" of "as stored", "the model as stored (activations int8)" of "as stored, activations
+// int8", and so behind "batch 8 of "; other labels are as they are.
+std::string with_model(const std::string& label, std::string_view model) {
+  constexpr std::string_view kStored = "as stored", kBehind = " of as stored";
+  const std::size_t behind = label.starts_with("batch ") ? label.find(kBehind) : std::string::npos;
+  const std::size_t at = behind == std::string::npos ? 0 : behind + kBehind.size() - kStored.size();
+  if (!label.substr(at).starts_with(kStored)) return label;
+  const std::string rest = label.substr(at + kStored.size());
+  if (rest.empty()) return fmt::format("{}{} as stored", label.substr(0, at), at == 0 ? model : "the model");
+  if (!rest.starts_with(", activations ")) return label;
+  return fmt::format("{}{} as stored ({})", label.substr(0, at), at == 0 ? model : "the model",
+                     rest.substr(2));
+}
+
+}  // namespace
+
 std::string in_sentence(const std::string& label) {
-  return label == "as stored" ? "the model as stored" : label;
+  return with_model(label, "the model");
 }
 
 std::string at_start(const std::string& label) {
-  return label == "as stored" ? "The model as stored" : label;
+  return with_model(label, "The model");
 }
 
 std::string joined(std::span<const std::string> labels) {
