@@ -148,14 +148,16 @@ TEST(HtmlPage, EmbedsItsData) {
   results.rows[0].set("total_latency_s", value_of_repeats({0.00044941100000000004, 0.0004049940000000001}));
   results.rows[0].set("perplexity", 12.345678901234567);
   results.rows[0].set("current_rss_bytes", value_of_repeats({12345678901.0, 12345678903.0}));
-  results.rows[0].step_s = {{0.00034407400000000003}};
+  results.rows[0].step_s = {{0.00034407400000000003, 0.0123456789}};
   const auto rounded = nlohmann::json::parse(embedded(html_of(results), "results-json"))["rows"][0];
   EXPECT_EQ(rounded["values"]["total_latency_s"]["samples"].dump(), "[0.000449411,0.000404994]");
-  EXPECT_EQ(rounded["step_s"].dump(), "[[0.000344074]]");
+  EXPECT_EQ(rounded["step_s"].dump(), "[[0.000344074,0.0123457]]");
   EXPECT_EQ(rounded["values"]["perplexity"]["value"], 12.345678901234567);
   EXPECT_EQ(rounded["values"]["current_rss_bytes"]["samples"][0], 12345678901.0);
   // Decode steps are what makes a file large.
-  results.rows[0].step_s.assign(400, std::vector<double>(1000, 0.0001234567));
+  results.rows[0].step_s.assign(80, std::vector<double>(1000, 0.0123457));
+  EXPECT_EQ(html_of(results).find("data-without"), std::string::npos) << "0.8 MB";
+  results.rows[0].step_s.assign(120, std::vector<double>(1000, 0.0123457));
   page = html_of(results);
   EXPECT_NE(page.find("data-without=\"decode steps\""), std::string::npos);
   const auto less = nlohmann::json::parse(embedded(page, "results-json"));
